@@ -1,0 +1,58 @@
+"""Settings from the environment, read loudly: a value that cannot be understood stops the start."""
+
+import os
+from pathlib import Path
+
+
+class SettingError(Exception):
+    """An environment variable is missing or cannot be understood; the message says which and how to set it."""
+
+
+def text(name: str, default: str | None = None) -> str:
+    """The variable's text; SettingError when it is unset and there is no default."""
+    value = os.environ.get(name, default)
+    if value is None:
+        raise SettingError(f"{name} is not set.")
+    return value
+
+
+def boolean(name: str, default: bool) -> bool:
+    """True for 1, true, yes, on; False for 0, false, no, off and the empty string."""
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    if value.lower() in ("1", "true", "yes", "on"):
+        return True
+    if value.lower() in ("", "0", "false", "no", "off"):
+        return False
+    raise SettingError(f"{name}={value!r} is neither yes nor no; use 1 or 0.")
+
+
+def integer(name: str, default: int, low: int = 0, high: int = 1 << 31) -> int:
+    """A whole number between `low` and `high`."""
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    try:
+        number = int(value)
+    except ValueError:
+        raise SettingError(f"{name}={value!r} is not a whole number.") from None
+    if not low <= number <= high:
+        raise SettingError(f"{name}={number} is outside {low} to {high}.")
+    return number
+
+
+def words(name: str, default: str = "") -> list[str]:
+    """A list separated by commas; empty words are dropped."""
+    return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
+
+
+def secret(name: str, file: Path) -> str:
+    """The variable, else the first line of `file`; SettingError when neither is there."""
+    value = os.environ.get(name)
+    if value is not None:
+        return value
+    try:
+        return file.read_text().strip()
+    except FileNotFoundError:
+        raise SettingError(f"{name} is not set and {file} does not exist; `make up` writes one.") from None

@@ -1,0 +1,179 @@
+"""Django's settings: wiring only, everything that a site changes comes from the environment.
+
+docs/reference/settings.md lists every variable; tests/test_docs.py fails when one is missing there.
+"""
+
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from config import env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = Path(env.text("FETTLE_DATA", str(BASE_DIR / "data"))).resolve()
+DEBUG = env.boolean("FETTLE_DEBUG", False)
+TESTING = "pytest" in sys.modules
+
+SECRET_KEY = env.secret("FETTLE_SECRET_KEY", DATA_DIR / "secret-key") if not (TESTING or DEBUG) else "test " * 12
+ALLOWED_HOSTS = env.words("FETTLE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1],testserver" if TESTING else "127.0.0.1,localhost,[::1]")
+CSRF_TRUSTED_ORIGINS = env.words("FETTLE_TRUSTED_ORIGINS")
+
+INSTALLED_APPS = [
+    "fleet.accounts",
+    "fleet.inventory",
+    "fleet.store",
+    "fleet.ingest",
+    "fleet.findings",
+    "fleet.notify",
+    "fleet.live",
+    "fleet.api",
+    "fleet.dashboard",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "channels",
+    "rest_framework",
+    "django_filters",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "django.template.context_processors.i18n",
+            ],
+            "builtins": ["fleet.dashboard.templatetags.units"],
+        },
+    }
+]
+
+
+def _database(url: str) -> dict[str, object]:
+    """A Django database from `sqlite:///path` or `postgresql://user:password@host:port/name`."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": parts.path,
+            "OPTIONS": {
+                "timeout": 20,
+                # Writers queue at BEGIN instead of failing half way; readers never wait for a writer.
+                "transaction_mode": "IMMEDIATE",
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            },
+        }
+    if parts.scheme in ("postgres", "postgresql"):
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": parts.path.lstrip("/"),
+            "USER": unquote(parts.username or ""),
+            "PASSWORD": unquote(parts.password or ""),
+            "HOST": parts.hostname or "",
+            "PORT": parts.port or "",
+            "CONN_MAX_AGE": 60,
+        }
+    raise env.SettingError(f"DATABASE_URL begins with {parts.scheme!r}; use sqlite:///path or postgresql://…")
+
+
+DATABASES = {"default": _database(env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'fettle.sqlite3'}"))}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_USER_MODEL = "accounts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+STATIC_URL = "/static/"
+STATIC_ROOT = Path(env.text("FETTLE_STATIC_ROOT", str(BASE_DIR / "staticfiles")))
+STATICFILES_DIRS = [BASE_DIR / "static"]
+WHITENOISE_USE_FINDERS = True
+
+_https = env.boolean("FETTLE_HTTPS", False)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
+SECURE_SSL_REDIRECT = False
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _https else None
+SESSION_COOKIE_HTTPONLY = True
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "fleet.api.authentication.BearerToken",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_PAGINATION_CLASS": "fleet.api.pagination.Page",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "PAGE_SIZE": 100,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Fettle",
+    "VERSION": "v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+}
+
+REDIS_URL = env.text("REDIS_URL", f"unix://{DATA_DIR / 'run' / 'valkey.sock'}")
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_TIME_LIMIT = 120
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 300}
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+
+# Where telemetry lies, how long the advisor looks back, how often it looks.
+FETTLE_STORE = env.text("FETTLE_STORE", "parquet")
+FETTLE_STORE_DIR = DATA_DIR / "series"
+FETTLE_FLUSH_S = env.integer("FETTLE_FLUSH_S", 5, 1, 60)
+FETTLE_ADVISOR_WINDOW_S = env.integer("FETTLE_ADVISOR_WINDOW_S", 300, 20, 86_400)
+FETTLE_ADVISOR_PATIENCE_S = env.integer("FETTLE_ADVISOR_PATIENCE_S", 120, 0, 86_400)
+FETTLE_ADVISOR_EVERY_S = env.integer("FETTLE_ADVISOR_EVERY_S", 10, 1, 3600)
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname:<7} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.text("FETTLE_LOG_LEVEL", "INFO")},
+    "loggers": {"uvicorn.access": {"level": "WARNING"}},
+}

@@ -1,0 +1,61 @@
+"""Who may speak: people, API tokens, agents' tokens. Tokens are kept as digests only."""
+
+import hashlib
+import secrets
+from typing import Self
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.utils import timezone
+
+
+class User(AbstractUser):
+    """A person; roles are Django groups."""
+
+
+def digest(token: str) -> str:
+    """SHA-256 of a token; tokens carry 256 random bits, so a slow hash would add nothing."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Token(models.Model):
+    """What agents' and API tokens share: shown once when made, kept as a digest, revocable."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        abstract = True
+
+    @classmethod
+    def issue(cls, **owner: object) -> tuple[Self, str]:
+        """A new row and its token in the clear, which is never to be had again."""
+        token = secrets.token_urlsafe(32)
+        return cls._default_manager.create(digest=digest(token), **owner), token  # type: ignore[return-value]
+
+    @classmethod
+    def of(cls, token: str) -> Self | None:
+        """The live row of a token, or None."""
+        return cls._default_manager.filter(digest=digest(token), revoked_at=None).first()  # type: ignore[return-value]
+
+
+class AgentToken(Token):
+    """Lets one agent speak for one node."""
+
+    node_name = models.CharField(max_length=200, db_index=True)
+
+    def __str__(self) -> str:
+        return f"agent of {self.node_name}"
+
+
+class ApiToken(Token):
+    """Lets a program call the REST API as one person."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=100)
+    may_write = models.BooleanField(default=False)
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.user}"

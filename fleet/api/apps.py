@@ -1,0 +1,9 @@
+"""The api app."""
+
+from django.apps import AppConfig
+
+
+class ApiConfig(AppConfig):
+    """Registers the app."""
+
+    name = "fleet.api"

@@ -1,0 +1,85 @@
+"""Findings with their life cycle as rows, and the bottleneck that the advisor sees for each GPU and job."""
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from fleet.inventory.models import Gpu, Node
+
+CONDITIONS = ("pending", "firing", "noisy", "resolved")
+ADVICE = ("proposed", "accepted", "dismissed", "applied", "helped", "no_effect", "worse", "cannot_tell")
+
+
+class Finding(models.Model):
+    """One rule's verdict on one target, from its opening to its end.
+
+    `condition` is what telemetry says; `advice` is what people made of it. Every change of either is a Transition.
+    """
+
+    fingerprint = models.CharField(max_length=400)
+    rule = models.CharField(max_length=60, db_index=True)
+    severity = models.CharField(max_length=10)
+    severity_rank = models.PositiveSmallIntegerField(help_text="0 info to 3 critical, for ordering.")
+    scope = models.CharField(max_length=10)
+    target = models.CharField(max_length=300)
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, null=True, blank=True, related_name="findings")
+    gpus = models.ManyToManyField(Gpu, blank=True, related_name="findings")
+    bottleneck = models.CharField(max_length=20, blank=True)
+    confidence = models.CharField(max_length=10)
+    recoverable = models.FloatField(default=0, help_text="Share of the target's time that could be won back.")
+    condition = models.CharField(max_length=10, default="pending")
+    advice = models.CharField(max_length=15, default="proposed")
+    content = models.JSONField(help_text="Message ids with parameters: title, summary, evidence, change, gain, risk, rollback, verify, sources.")
+    opened_at = models.DateTimeField(help_text="The end of the window that first showed it.")
+    last_seen_at = models.DateTimeField()
+    resolved_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-severity_rank", "-recoverable", "rule")
+        constraints = [
+            models.UniqueConstraint(fields=("fingerprint",), condition=models.Q(resolved_at=None), name="one_open_finding"),
+        ]
+        indexes = [models.Index(fields=("resolved_at", "-severity_rank"), name="finding_open")]
+
+    def __str__(self) -> str:
+        return f"{self.rule} on {self.target}"
+
+
+class Transition(models.Model):
+    """A finding changed state. Notify reads these rows; nothing is sent from where they are written."""
+
+    finding = models.ForeignKey(Finding, on_delete=models.CASCADE, related_name="transitions")
+    axis = models.CharField(max_length=10, help_text="condition or advice")
+    before = models.CharField(max_length=15, blank=True)
+    after = models.CharField(max_length=15)
+    at = models.DateTimeField(default=timezone.now)
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
+    note = models.CharField(max_length=500, blank=True)
+    routed_at = models.DateTimeField(null=True, blank=True, help_text="When notify made this transition's deliveries.")
+
+    class Meta:
+        ordering = ("at", "id")
+        indexes = [models.Index(fields=("routed_at", "at"), name="transition_unrouted")]
+
+    def __str__(self) -> str:
+        return f"{self.finding.rule}: {self.before} -> {self.after}"
+
+
+class Diagnosis(models.Model):
+    """The newest bottleneck of one GPU or job, with its shares (fractions of the window that sum to 1)."""
+
+    scope = models.CharField(max_length=10)
+    target = models.CharField(max_length=300)
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, null=True, blank=True, related_name="diagnoses")
+    gpu = models.OneToOneField(Gpu, on_delete=models.CASCADE, null=True, blank=True, related_name="diagnosis")
+    bottleneck = models.CharField(max_length=20, blank=True, help_text="Empty: too little was measured to say.")
+    confidence = models.CharField(max_length=10, blank=True)
+    shares = models.JSONField(default=dict)
+    window_start = models.DateTimeField()
+    window_end = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=("scope", "target"), name="one_diagnosis")]
+
+    def __str__(self) -> str:
+        return f"{self.target}: {self.bottleneck or 'unknown'}"

@@ -1,0 +1,126 @@
+"""The nouns all else points at: nodes, GPUs, what happened to them, what they cannot say."""
+
+from datetime import timedelta
+
+from django.db import models
+from django.utils import timezone
+
+STALE_AFTER = timedelta(seconds=30)
+"""Older than this, a node's state is unknown: neither healthy nor idle."""
+
+
+class Node(models.Model):
+    """A machine with GPUs, made when its enrolled agent first says hello."""
+
+    name = models.CharField(max_length=200, unique=True)
+    boot = models.CharField(max_length=64, blank=True)
+    agent_version = models.CharField(max_length=40, blank=True)
+    kernel = models.CharField(max_length=200, blank=True)
+    driver_version = models.CharField(max_length=40, blank=True)
+    cuda_driver_version = models.CharField(max_length=40, blank=True)
+    cores = models.PositiveIntegerField(null=True, blank=True)
+    mem_total_bytes = models.BigIntegerField(null=True, blank=True)
+    interval_s = models.FloatField(default=1.0)
+    recording = models.CharField(max_length=100, blank=True, help_text="The recording being played; empty for a real machine.")
+    connected_at = models.DateTimeField(null=True, blank=True)
+    disconnected_at = models.DateTimeField(null=True, blank=True)
+    last_seen_at = models.DateTimeField(null=True, blank=True, help_text="The newest sample stored, by the server's clock.")
+    clock_skew_s = models.FloatField(null=True, blank=True, help_text="The node's clock less the server's.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_stale(self) -> bool:
+        """True when nothing was stored of this node lately: its state is unknown."""
+        return self.last_seen_at is None or timezone.now() - self.last_seen_at > STALE_AFTER
+
+
+class Gpu(models.Model):
+    """One GPU of one node, known by its UUID. Its id is the key of its series in the store."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="gpus")
+    uuid = models.CharField(max_length=80)
+    index = models.PositiveSmallIntegerField(help_text="NVML's order, for display alone.")
+    model = models.CharField(max_length=100)
+    pci_bus_id = models.CharField(max_length=40, blank=True)
+    compute_capability = models.CharField(max_length=10, blank=True)
+    mem_total_bytes = models.BigIntegerField(null=True, blank=True)
+    power_limit_w = models.FloatField(null=True, blank=True)
+    power_limit_default_w = models.FloatField(null=True, blank=True)
+    sm_clock_max_mhz = models.FloatField(null=True, blank=True)
+    mem_clock_max_mhz = models.FloatField(null=True, blank=True)
+    pcie_link_gen_max = models.PositiveSmallIntegerField(null=True, blank=True)
+    pcie_link_width_max = models.PositiveSmallIntegerField(null=True, blank=True)
+    nvlink_links = models.PositiveSmallIntegerField(null=True, blank=True)
+    nvlink_bytes_per_s_per_link = models.FloatField(null=True, blank=True)
+    mig_mode = models.BooleanField(null=True, blank=True)
+    present = models.BooleanField(default=True, help_text="False once the agent no longer lists it.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("node__name", "index")
+        constraints = [models.UniqueConstraint(fields=("node", "uuid"), name="gpu_of_node")]
+
+    def __str__(self) -> str:
+        return f"{self.node.name} GPU {self.index}"
+
+
+class Absence(models.Model):
+    """From `since` to `until` a metric had no value, for `reason`; `until` is null while it lasts."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="absences")
+    gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, null=True, blank=True, related_name="absences")
+    metric = models.CharField(max_length=60)
+    reason = models.CharField(max_length=30)
+    since = models.DateTimeField()
+    until = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=("node", "until"), name="absence_open")]
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.reason}"
+
+
+class Refusal(models.Model):
+    """How many frames of a node were refused under one code, and what the last one said."""
+
+    node_name = models.CharField(max_length=200)
+    code = models.CharField(max_length=30)
+    total = models.PositiveBigIntegerField(default=0)
+    last_at = models.DateTimeField(default=timezone.now)
+    last_detail = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=("node_name", "code"), name="refusal_of_node")]
+
+    def __str__(self) -> str:
+        return f"{self.node_name} {self.code} x {self.total}"
+
+
+class Event(models.Model):
+    """An XID, an ECC error, a lost GPU: stored and acked at once, then handed to findings by id."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
+    gpu = models.ForeignKey(Gpu, on_delete=models.SET_NULL, null=True, blank=True, related_name="events")
+    boot = models.CharField(max_length=64)
+    seq = models.BigIntegerField()
+    kind = models.CharField(max_length=20)
+    code = models.IntegerField(null=True, blank=True)
+    text = models.CharField(max_length=1000, blank=True)
+    observed_at = models.DateTimeField()
+    received_at = models.DateTimeField(default=timezone.now)
+    handled_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-observed_at",)
+        constraints = [models.UniqueConstraint(fields=("node", "boot", "seq"), name="event_once")]
+        indexes = [models.Index(fields=("handled_at", "received_at"), name="event_unhandled")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.code or ''} on {self.node}"

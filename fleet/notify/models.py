@@ -1,0 +1,43 @@
+"""Where findings are announced, and one row for each attempt to do so."""
+
+from django.db import models
+from django.utils import timezone
+
+from fleet.findings.models import Transition
+
+DELIVERY_STATES = ("pending", "sending", "sent", "failed", "dead")
+
+
+class Route(models.Model):
+    """A chat, mail or webhook target, as an Apprise URL. The URL holds secrets: it is never shown or logged."""
+
+    name = models.CharField(max_length=100, unique=True)
+    url = models.CharField(max_length=2000)
+    min_severity = models.CharField(max_length=10, default="warn")
+    enabled = models.BooleanField(default=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Delivery(models.Model):
+    """One transition to one route: pending -> sending -> sent, or failed (tried again) and at last dead."""
+
+    route = models.ForeignKey(Route, on_delete=models.CASCADE, related_name="deliveries")
+    transition = models.ForeignKey(Transition, on_delete=models.CASCADE, related_name="deliveries")
+    state = models.CharField(max_length=10, default="pending")
+    attempts = models.PositiveSmallIntegerField(default=0)
+    next_try_at = models.DateTimeField(default=timezone.now)
+    claimed_at = models.DateTimeField(null=True, blank=True)
+    sent_at = models.DateTimeField(null=True, blank=True)
+    error = models.CharField(max_length=500, blank=True)
+    key = models.CharField(max_length=64, unique=True, help_text="Stays the same over retries; receivers may drop repeats by it.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=("route", "transition"), name="one_delivery")]
+        indexes = [models.Index(fields=("state", "next_try_at"), name="delivery_due")]
+
+    def __str__(self) -> str:
+        return f"{self.transition} to {self.route}: {self.state}"

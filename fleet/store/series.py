@@ -1,0 +1,61 @@
+"""The store's five calls; all that others may use of it.
+
+Frames are Polars data frames. Their key columns, all integers:
+
+- scope `gpu`: `entity` (Gpu.id), `ts`
+- scope `host`: `entity` (Node.id), `ts`
+- scope `process`: `entity` (Gpu.id of the GPU held), `pid`, `ts`, and beside the metrics `gpu_mem_bytes`
+  and the text columns `name` and `user`
+
+`ts` is UTC epoch seconds (whole). Every other column is a metric of that scope in wire.metrics; null is absent.
+One row for each key: of rows written twice the later one counts.
+"""
+
+from collections.abc import Collection
+from functools import cache
+from typing import Protocol
+
+import polars as pl
+from django.conf import settings
+
+from wire.metrics import Scope
+
+
+class StoreError(Exception):
+    """The store could not do what was asked; the message says what, where and what to do."""
+
+
+class Series(Protocol):
+    """What an engine offers."""
+
+    def write(self, scope: Scope, frame: pl.DataFrame) -> None:
+        """Make rows durable; returns only when they would survive a kill. StoreError when the disk refuses."""
+
+    def window(
+        self, scope: Scope, start: int, end: int, entities: Collection[int] | None = None, metrics: Collection[str] | None = None
+    ) -> pl.DataFrame:
+        """Raw rows with start <= ts < end, ordered by key. A metric nobody wrote is a column of nulls."""
+
+    def series(self, scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int) -> pl.DataFrame:
+        """One entity in buckets of `step_s`: `ts` (bucket start) and for each metric `<name>` (mean; counters: last),
+        `<name>_min`, `<name>_max`. Buckets without a sample are left out: a gap is a gap."""
+
+    def latest(self, scope: Scope, since: int, entities: Collection[int] | None = None) -> pl.DataFrame:
+        """The newest row of each entity (scope process: of each entity and pid) with ts >= since."""
+
+    def prune(self, before: int) -> int:
+        """Drop raw rows older than `before` (whole days at a time); the bytes that it freed."""
+
+
+@cache
+def store() -> Series:
+    """The engine that settings.FETTLE_STORE names."""
+    if settings.FETTLE_STORE == "parquet":
+        from fleet.store.parquet import ParquetSeries
+
+        return ParquetSeries(settings.FETTLE_STORE_DIR)
+    if settings.FETTLE_STORE == "memory":
+        from fleet.store.memory import MemorySeries
+
+        return MemorySeries()
+    raise StoreError(f"FETTLE_STORE={settings.FETTLE_STORE!r} is no engine; use parquet or memory.")

@@ -1,0 +1,170 @@
+"""The frames that agents and the server exchange, as msgspec Structs.
+
+A binary frame is msgpack, a text frame JSON of the same Struct; `type` tells them apart. An absent
+reading is None in its column, and its reason travels once, when it changes.
+"""
+
+import hashlib
+from typing import TypeAlias
+
+from msgspec import Struct, field
+
+from wire import metrics
+from wire.metrics import Number
+
+PROTOCOL_VERSION = 1
+
+Cell: TypeAlias = int | float | None
+
+
+class GpuFacts(Struct, frozen=True, kw_only=True):
+    """What does not change while the agent runs. None: the device did not say."""
+
+    index: int
+    uuid: str
+    name: str
+    pci_bus_id: str | None = None
+    compute_capability: str | None = None
+    mem_total_bytes: int | None = None
+    power_limit_w: float | None = None
+    power_limit_default_w: float | None = None
+    sm_clock_max_mhz: int | None = None
+    mem_clock_max_mhz: int | None = None
+    pcie_link_gen_max: int | None = None
+    pcie_link_width_max: int | None = None
+    nvlink_links: int | None = None
+    nvlink_bytes_per_s_per_link: float | None = None
+    mig_mode: bool | None = None
+
+
+class HostFacts(Struct, frozen=True, kw_only=True):
+    """The node itself."""
+
+    cores: int | None = None
+    mem_total_bytes: int | None = None
+    kernel: str | None = None
+    driver_version: str | None = None
+    cuda_driver_version: str | None = None
+
+
+class Hello(Struct, frozen=True, kw_only=True, tag="hello", tag_field="type"):
+    """The first frame of a connection. GPU columns of later batches follow the order of `gpus`."""
+
+    v: int = PROTOCOL_VERSION
+    node: str
+    boot: str  # one run of the agent: changes with every start, so that seq may begin at 0
+    agent_version: str
+    interval_s: float = 1.0
+    host: HostFacts = HostFacts()
+    gpus: tuple[GpuFacts, ...] = ()
+    schema: str = ""
+    gpu_metrics: tuple[str, ...] = ()
+    host_metrics: tuple[str, ...] = ()
+    process_metrics: tuple[str, ...] = ()
+    recording: str | None = None  # the name of the recording being played; None: a real machine
+
+
+class AbsentChange(Struct, frozen=True, array_like=True):
+    """From this batch on, `metric` of this GPU (-1: the host) is absent for `reason`; None: it is back."""
+
+    gpu: int
+    metric: str
+    reason: str | None
+
+
+class Hold(Struct, frozen=True, array_like=True):
+    """Process `pid` holds GPU number `gpu`; bytes of its memory, None where the driver will not say."""
+
+    gpu: int
+    pid: int
+    mem_bytes: int | None
+
+
+class Processes(Struct, frozen=True, kw_only=True):
+    """The processes that hold a GPU; `values` is metric-major in the order of `Hello.process_metrics`."""
+
+    pid: list[int] = field(default_factory=list)
+    name: list[str] = field(default_factory=list)
+    user: list[str] = field(default_factory=list)
+    values: list[list[Cell]] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+
+
+class Batch(Struct, frozen=True, kw_only=True, tag="batch", tag_field="type"):
+    """One tick of one node. `gpu[m][g]` is metric m of GPU g; `t` is the node's clock, UTC epoch seconds."""
+
+    node: str
+    boot: str
+    seq: int
+    schema: str
+    t: float
+    gpu: list[list[Cell]] = field(default_factory=list)
+    host: list[Cell] = field(default_factory=list)
+    processes: Processes = field(default_factory=Processes)
+    absent: list[AbsentChange] = field(default_factory=list)
+
+
+class Event(Struct, frozen=True, kw_only=True, tag="event", tag_field="type"):
+    """Something that happened: an XID, an ECC error, a GPU lost. Its seq counts apart from the batches'."""
+
+    node: str
+    boot: str
+    seq: int
+    t: float
+    kind: str  # xid, ecc, gpu_lost, gpu_back, driver, agent
+    gpu_uuid: str | None = None
+    code: int | None = None
+    text: str = ""
+
+
+class Welcome(Struct, frozen=True, kw_only=True, tag="welcome", tag_field="type"):
+    """The hello was taken; batches of its schema may follow."""
+
+    schema: str
+
+
+class Refused(Struct, frozen=True, array_like=True):
+    """The server will never store batch `seq`; drop it, count it."""
+
+    seq: int
+    code: str
+
+
+class Ack(Struct, frozen=True, kw_only=True, tag="ack", tag_field="type"):
+    """What is durable of this connection's boot: inclusive ranges of seqs, and what was refused."""
+
+    boot: str
+    stored: list[tuple[int, int]] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    events: list[tuple[int, int]] = field(default_factory=list)
+    events_refused: list[Refused] = field(default_factory=list)
+
+
+class Error(Struct, frozen=True, kw_only=True, tag="error", tag_field="type"):
+    """A frame was refused. `code` is one of `codec.CODES`; `seq` names the batch where it could be read."""
+
+    code: str
+    detail: str
+    seq: int | None = None
+
+
+class Command(Struct, frozen=True, kw_only=True, tag="command", tag_field="type"):
+    """Server to agent; an agent obeys only what its own configuration allows."""
+
+    name: str
+    args: dict[str, Number | str] = field(default_factory=dict)
+
+
+FromAgent: TypeAlias = Hello | Batch | Event
+FromServer: TypeAlias = Welcome | Ack | Error | Command
+
+
+def schema_id(gpu: tuple[str, ...], host: tuple[str, ...], process: tuple[str, ...]) -> str:
+    """Twelve hex digits that name an ordered list of metrics with their units."""
+    columns = (
+        [f"gpu.{name}" for name in gpu]
+        + [f"host.{name}" for name in host]
+        + [f"process.{name}" for name in process]
+    )
+    described = ";".join(f"{key}:{metrics.BY_KEY[key].unit}" if key in metrics.BY_KEY else f"{key}:?" for key in columns)
+    return hashlib.blake2s(described.encode(), digest_size=6).hexdigest()

@@ -1,0 +1,216 @@
+"""METRICS: the one registry of everything Fettle measures.
+
+Collectors, codec, store, API, charts, docs and the Prometheus output read this table; adding a metric is
+adding a row. Names are the field's own terms with the unit last; values are in the unit that the name says.
+NVML costs and answers behind the choice of source were measured on an H200 (docs/reference/metrics.md).
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+Scope: TypeAlias = Literal["gpu", "host", "process"]
+Kind: TypeAlias = Literal["gauge", "mean", "counter", "bitmask", "state", "vector"]
+"""gauge: at this instant; mean: over the interval since the sample before; counter: grows until a reset;
+bitmask: one flag a bit; state: a code, never averaged; vector: one value a core, kept on the node."""
+Cadence: TypeAlias = Literal["fast", "slow", "static"]
+Number: TypeAlias = int | float
+
+REASONS: Final = (
+    "unsupported",  # this device, driver or mode cannot answer
+    "not_permitted",  # it could, this user may not ask
+    "not_found",  # the thing asked about is not there (no process, no instance)
+    "not_a_number",  # text, NaN or infinity where a number belongs
+    "blank",  # a sentinel that means "no value" (DCGM blanks, all ones)
+    "out_of_range",  # outside what the metric can physically be
+    "no_previous",  # a rate or mean needs an earlier sample
+    "timeout",  # the driver did not answer in time
+    "gpu_lost",  # the GPU fell off the bus
+    "profiler_busy",  # another profiler holds the counters
+    "driver_error",  # any other error of the driver
+    "not_recorded",  # a recording lacks it
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Nvml:
+    """A plain NVML call: `call(handle, *args)`, then a struct `member`, then `scale`."""
+
+    call: str
+    args: tuple[int | str, ...] = ()  # a str names a constant of the nvidia-ml-py module
+    member: str | None = None
+    scale: float = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlField:
+    """A field value (`nvmlDeviceGetFieldValues`), read together with all others in one call."""
+
+    field_id: int
+    scale: float = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Gpm:
+    """A GPM metric: a mean between two GPM samples; NVML answers in percent or MB/s."""
+
+    metric_id: int
+    scale: float = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Proc:
+    """A file under /proc or a figure derived from one."""
+
+    path: str
+
+
+Source: TypeAlias = Nvml | NvmlField | Gpm | Proc
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of the registry. `low` and `high` bound what is physically possible, both inclusive."""
+
+    name: str
+    scope: Scope
+    kind: Kind
+    unit: str
+    low: float
+    high: float
+    help: str
+    source: Source | None = None
+    dcgm: int | None = None
+    cadence: Cadence = "fast"
+    kept: bool = True  # False: shown on the node and recorded, not sent to the server
+
+    @property
+    def key(self) -> str:
+        """`scope.name`: unique over the registry; a bare name is unique within its scope."""
+        return f"{self.scope}.{self.name}"
+
+    @property
+    def is_integer(self) -> bool:
+        """True where fractions carry no meaning: bitmasks, states and whole bytes."""
+        return self.kind in ("bitmask", "state") or (self.unit == "bytes" and self.kind != "mean")
+
+
+_BYTES = float(1 << 53)  # counters stay exact in a float64
+_LINK = 4e12
+
+# fmt: off
+METRICS: Final[tuple[Metric, ...]] = (
+    # GPU: utilisation and memory
+    Metric("gpu_util_pct", "gpu", "mean", "percent", 0, 100, "Share of time with at least one kernel resident; says nothing of how full the GPU is.", Nvml("nvmlDeviceGetUtilizationRates", member="gpu"), 203),
+    Metric("mem_copy_util_pct", "gpu", "mean", "percent", 0, 100, "Share of time in which device memory was read or written.", Nvml("nvmlDeviceGetUtilizationRates", member="memory"), 204),
+    Metric("mem_used_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "Device memory in use, what the driver reserves left out.", Nvml("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), "used"), 252),
+    Metric("mem_total_bytes", "gpu", "gauge", "bytes", 1, 1 << 43, "Device memory in all.", Nvml("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), "total"), 250),
+    Metric("mem_reserved_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "Device memory that the driver keeps for itself.", Nvml("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), "reserved"), 253),
+    # GPU: temperature, power, clocks
+    Metric("temperature_c", "gpu", "gauge", "celsius", -40, 150, "Temperature of the GPU die.", Nvml("nvmlDeviceGetTemperature", ("NVML_TEMPERATURE_GPU",)), 150),
+    Metric("memory_temperature_c", "gpu", "gauge", "celsius", 1, 150, "Temperature of the memory stacks; a card without the sensor answers 0, which is no temperature.", NvmlField(82), 140),
+    Metric("power_w", "gpu", "gauge", "watts", 0, 3000, "Board power draw, the one-second average of NVML.", Nvml("nvmlDeviceGetPowerUsage", scale=1e-3), 155),
+    Metric("power_limit_w", "gpu", "gauge", "watts", 1, 3000, "Power limit that the driver enforces.", Nvml("nvmlDeviceGetEnforcedPowerLimit", scale=1e-3), 164, "slow"),
+    Metric("energy_j_total", "gpu", "counter", "joules", 0, _BYTES, "Energy since the driver was loaded.", Nvml("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3), 156, "slow"),
+    Metric("sm_clock_mhz", "gpu", "gauge", "megahertz", 0, 6000, "Clock of the streaming multiprocessors.", Nvml("nvmlDeviceGetClockInfo", ("NVML_CLOCK_SM",)), 100),
+    Metric("mem_clock_mhz", "gpu", "gauge", "megahertz", 0, 20000, "Clock of the device memory.", Nvml("nvmlDeviceGetClockInfo", ("NVML_CLOCK_MEM",)), 101),
+    Metric("sm_clock_max_mhz", "gpu", "gauge", "megahertz", 1, 6000, "Highest SM clock of the part.", Nvml("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_SM",)), 113, "static"),
+    Metric("mem_clock_max_mhz", "gpu", "gauge", "megahertz", 1, 20000, "Highest memory clock of the part.", Nvml("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_MEM",)), 114, "static"),
+    Metric("pstate", "gpu", "state", "code", 0, 15, "Performance state; 0 is the fastest, 15 the slowest.", Nvml("nvmlDeviceGetPerformanceState"), 190),
+    Metric("clocks_event_reasons", "gpu", "bitmask", "bits", 0, (1 << 32) - 2, "Why clocks are below their maximum: 0x1 idle, 0x2 application clocks, 0x4 software power cap, 0x8 hardware slowdown, 0x10 sync boost, 0x20 software thermal, 0x40 hardware thermal, 0x80 power brake, 0x100 display.", Nvml("nvmlDeviceGetCurrentClocksEventReasons"), 112),
+    # GPU: what the units do (means since the sample before)
+    Metric("gr_engine_active", "gpu", "mean", "ratio", 0, 1, "Share of time in which the compute engine had work.", Gpm(1), 1001),
+    Metric("sm_active", "gpu", "mean", "ratio", 0, 1, "Share of SM cycles with at least one warp resident, averaged over the SMs.", Gpm(2), 1002),
+    Metric("sm_occupancy", "gpu", "mean", "ratio", 0, 1, "Resident warps as a share of what the SMs can hold.", Gpm(3), 1003),
+    Metric("int_active", "gpu", "mean", "ratio", 0, 1, "Share of cycles in which the integer pipe was active.", Gpm(4)),
+    Metric("tensor_active", "gpu", "mean", "ratio", 0, 1, "Share of cycles in which any tensor pipe was active.", Gpm(5), 1004),
+    Metric("tensor_dfma_active", "gpu", "mean", "ratio", 0, 1, "Tensor pipe, double precision.", Gpm(6), 1015),
+    Metric("tensor_hmma_active", "gpu", "mean", "ratio", 0, 1, "Tensor pipe, 16-bit, TF32 and FP8 matrix products.", Gpm(7), 1014),
+    Metric("tensor_imma_active", "gpu", "mean", "ratio", 0, 1, "Tensor pipe, integer.", Gpm(9), 1013),
+    Metric("dram_active", "gpu", "mean", "ratio", 0, 1, "Share of cycles in which device memory sent or received data.", Gpm(10), 1005),
+    Metric("fp64_active", "gpu", "mean", "ratio", 0, 1, "Share of cycles in which the FP64 pipe was active.", Gpm(11), 1006),
+    Metric("fp32_active", "gpu", "mean", "ratio", 0, 1, "Share of cycles in which the FP32 pipe was active.", Gpm(12), 1007),
+    Metric("fp16_active", "gpu", "mean", "ratio", 0, 1, "Share of cycles in which the FP16 pipe (not tensor) was active.", Gpm(13), 1008),
+    # GPU: traffic
+    Metric("pcie_tx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "PCIe traffic from the GPU to the host.", Gpm(20, 1e6), 1009),
+    Metric("pcie_rx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "PCIe traffic from the host to the GPU.", Gpm(21, 1e6), 1010),
+    Metric("nvlink_rx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "NVLink traffic received, all links.", Gpm(60, 1e6), 1012),
+    Metric("nvlink_tx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "NVLink traffic sent, all links.", Gpm(61, 1e6), 1011),
+    Metric("pcie_link_gen", "gpu", "state", "code", 1, 10, "PCIe generation now; idle links train down by design.", Nvml("nvmlDeviceGetCurrPcieLinkGeneration"), 237, "slow"),
+    Metric("pcie_link_width", "gpu", "state", "lanes", 1, 32, "PCIe lanes now.", Nvml("nvmlDeviceGetCurrPcieLinkWidth"), 238, "slow"),
+    # GPU: health
+    Metric("ecc_corrected_volatile_total", "gpu", "counter", "errors", 0, _BYTES, "Corrected memory errors since the driver was loaded.", Nvml("nvmlDeviceGetTotalEccErrors", ("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_VOLATILE_ECC")), 310, "slow"),
+    Metric("ecc_uncorrected_volatile_total", "gpu", "counter", "errors", 0, _BYTES, "Uncorrected memory errors since the driver was loaded.", Nvml("nvmlDeviceGetTotalEccErrors", ("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC")), 311, "slow"),
+    Metric("ecc_corrected_aggregate_total", "gpu", "counter", "errors", 0, _BYTES, "Corrected memory errors over the card's life.", Nvml("nvmlDeviceGetTotalEccErrors", ("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_AGGREGATE_ECC")), 312, "slow"),
+    Metric("ecc_uncorrected_aggregate_total", "gpu", "counter", "errors", 0, _BYTES, "Uncorrected memory errors over the card's life.", Nvml("nvmlDeviceGetTotalEccErrors", ("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_AGGREGATE_ECC")), 313, "slow"),
+    Metric("remap_correctable_total", "gpu", "counter", "rows", 0, 1 << 32, "Rows remapped after corrected errors.", NvmlField(142), 394, "slow"),
+    Metric("remap_uncorrectable_total", "gpu", "counter", "rows", 0, 1 << 32, "Rows remapped after uncorrected errors.", NvmlField(143), 393, "slow"),
+    Metric("remap_pending", "gpu", "state", "flag", 0, 1, "A row remap waits for a GPU reset.", NvmlField(144), 396, "slow"),
+    Metric("remap_failed", "gpu", "state", "flag", 0, 1, "A row remap failed: the card should be replaced.", NvmlField(145), 395, "slow"),
+    Metric("recovery_action", "gpu", "state", "code", 0, 7, "What the driver recommends: 0 nothing, 1 GPU reset, 2 node reboot, 3 drain peer-to-peer, 4 drain and reset, 5 recover IMEX, 6 bus reset, 7 system reboot.", NvmlField(230), 1523, "slow"),
+    Metric("xid_errors_total", "gpu", "counter", "events", 0, 1 << 32, "XID errors that the agent saw; each one also travels as an event.", None, None, "slow"),
+    # Host
+    Metric("cpu_pct_per_core", "host", "vector", "percent", 0, 100, "Busy share of each core.", Proc("/proc/stat"), kept=False),
+    Metric("cpu_busy_cores", "host", "mean", "cores", 0, 8192, "Cores kept busy: the sum of every core's busy share.", Proc("/proc/stat")),
+    Metric("cpu_core_max_pct", "host", "mean", "percent", 0, 100, "Busy share of the busiest core.", Proc("/proc/stat")),
+    Metric("cpu_user_pct", "host", "mean", "percent", 0, 100, "Time in user code, over all cores.", Proc("/proc/stat")),
+    Metric("cpu_system_pct", "host", "mean", "percent", 0, 100, "Time in the kernel, over all cores.", Proc("/proc/stat")),
+    Metric("cpu_iowait_pct", "host", "mean", "percent", 0, 100, "Idle time with disk requests under way, over all cores.", Proc("/proc/stat")),
+    Metric("mem_used_bytes", "host", "gauge", "bytes", 0, 1 << 50, "Memory in use, total less available.", Proc("/proc/meminfo")),
+    Metric("disk_read_bytes_total", "host", "counter", "bytes", 0, _BYTES, "Bytes read from whole disks.", Proc("/proc/diskstats")),
+    Metric("disk_write_bytes_total", "host", "counter", "bytes", 0, _BYTES, "Bytes written to whole disks.", Proc("/proc/diskstats")),
+    Metric("net_rx_bytes_total", "host", "counter", "bytes", 0, _BYTES, "Bytes received by network interfaces, loopback left out.", Proc("/proc/net/dev")),
+    Metric("net_tx_bytes_total", "host", "counter", "bytes", 0, _BYTES, "Bytes sent by network interfaces, loopback left out.", Proc("/proc/net/dev")),
+    # Process: one that holds a GPU
+    Metric("cpu_pct", "process", "mean", "percent", 0, 819200, "CPU of the process alone, 100 for each core; a CUDA process that waits for the GPU spins at 100.", Proc("/proc/PID/stat")),
+    Metric("threads", "process", "gauge", "threads", 0, 1 << 22, "Threads of the process.", Proc("/proc/PID/stat")),
+    Metric("children", "process", "gauge", "processes", 0, 1 << 22, "Descendants of the process; data loader workers are among them, compile workers too.", Proc("/proc/PID/stat")),
+    Metric("children_cpu_pct", "process", "mean", "percent", 0, 819200, "CPU of its descendants together.", Proc("/proc/PID/stat")),
+    Metric("rss_bytes", "process", "gauge", "bytes", 0, 1 << 50, "Resident memory.", Proc("/proc/PID/statm")),
+    Metric("read_chars_total", "process", "counter", "bytes", 0, _BYTES, "Bytes passed to read calls, page cache included.", Proc("/proc/PID/io")),
+    Metric("write_chars_total", "process", "counter", "bytes", 0, _BYTES, "Bytes passed to write calls, page cache included.", Proc("/proc/PID/io")),
+)
+# fmt: on
+
+BY_KEY: Final = {metric.key: metric for metric in METRICS}
+
+
+def of(scope: Scope) -> Iterator[Metric]:
+    """The metrics of one scope, in registry order."""
+    return (metric for metric in METRICS if metric.scope == scope)
+
+
+def sent(scope: Scope) -> Iterator[Metric]:
+    """The metrics of one scope that travel to the server, in registry order."""
+    return (metric for metric in of(scope) if metric.kept)
+
+
+def accept(metric: Metric, value: object) -> tuple[Number | None, str | None]:
+    """`(number, None)` when `value` is a possible reading of `metric`, else `(None, reason)`.
+
+    The one gate between devices and arithmetic: text, booleans, NaN, infinities, the drivers' "no value"
+    sentinels and impossible magnitudes become absent with a reason, never a number.
+    """
+    if value is None:
+        return None, "unsupported"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None, "not_a_number"
+    if not math.isfinite(value):
+        return None, "not_a_number"
+    if metric.low <= value <= metric.high:
+        if metric.is_integer and isinstance(value, float):
+            return (int(value), None) if value.is_integer() else (None, "out_of_range")
+        return value, None
+    return None, "blank" if _is_blank(value) else "out_of_range"
+
+
+# DCGM's and NVML's ways to say "no value"; anything at or above is one too (dcgm_structs.h). Only judged
+# outside the metric's range: a byte counter may pass the 32-bit ones honestly.
+_BLANKS: Final = (0x7FFFFFF0, 0x7FFFFFFFFFFFFFF0, 140737488355328.0)
+
+
+def _is_blank(value: Number) -> bool:
+    if value in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF):
+        return True
+    return value >= _BLANKS[1] or any(blank <= value < blank + 16 for blank in _BLANKS)

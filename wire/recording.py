@@ -1,0 +1,166 @@
+"""Recordings: gzipped JSON lines of what one node's GPUs, processes and host did.
+
+The first line is a header with the cards' constants, every other line one sample. `fettle record` writes
+them; `fettle advise`, the `replay` source and the tests read them. Unknown fields are ignored.
+"""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from wire.metrics import METRICS, accept
+
+FORMAT_VERSION: Final = 1
+
+
+class RecordedGpu(Struct, frozen=True, kw_only=True):
+    """One card's constants as the header has them; None where the card did not say."""
+
+    index: int
+    name: str = "unknown GPU"
+    uuid: str | None = None
+    compute_capability: str | None = None
+    mem_total_bytes: int | None = None
+    power_limit_w: float | None = None
+    power_limit_default_w: float | None = None
+    sm_clock_max_mhz: float | None = None
+    mem_clock_max_mhz: float | None = None
+    pcie_link_gen_max: int | None = None
+    pcie_link_width_max: int | None = None
+    nvlink_links: int | None = None
+    nvlink_bytes_per_s_per_link: float | None = None
+
+
+class RecordedHost(Struct, frozen=True, kw_only=True):
+    """The host's size."""
+
+    cores: int | None = None
+    mem_total_bytes: int | None = None
+
+
+class Header(Struct, frozen=True, kw_only=True):
+    """The first line of a recording."""
+
+    recording: int
+    sampling_hz: float | None = None
+    driver_version: str | None = None
+    cuda_driver_version: str | None = None
+    gpus: tuple[RecordedGpu, ...] = ()
+    host: RecordedHost = RecordedHost()
+
+
+class Sample(Struct, frozen=True, kw_only=True):
+    """One line: `t` seconds since the start; readings by registry name, absent ones left out or null."""
+
+    t: float
+    gpus: tuple[dict[str, Any], ...] = ()
+    processes: tuple[dict[str, Any], ...] = ()
+    host: dict[str, Any] = {}
+
+
+class RecordingError(Exception):
+    """The file is not a readable recording; the message names the file, the line and what to do."""
+
+
+class Recording(Struct, frozen=True, kw_only=True):
+    """A whole recording in memory; samples are in time order."""
+
+    name: str
+    header: Header
+    samples: tuple[Sample, ...]
+
+
+_header = msgspec.json.Decoder(Header)
+_sample = msgspec.json.Decoder(Sample)
+
+
+def read(path: Path) -> Recording:
+    """The recording in `path`, gzipped or plain; RecordingError when it is empty, cut short or not one."""
+    header: Header | None = None
+    samples: list[Sample] = []
+    number = 0
+    try:
+        for number, line in enumerate(_lines(path), start=1):
+            if not line.strip():
+                continue
+            if header is None:
+                header = _header.decode(line)
+                if header.recording != FORMAT_VERSION:
+                    raise RecordingError(
+                        f"{path}: line {number}: format version {header.recording}; this Fettle reads version {FORMAT_VERSION}."
+                    )
+                continue
+            sample = _sample.decode(line)
+            if samples and sample.t < samples[-1].t:
+                raise RecordingError(f"{path}: line {number}: time goes back from {samples[-1].t} s to {sample.t} s.")
+            samples.append(sample)
+    except FileNotFoundError:
+        raise RecordingError(f"{path}: no such file.") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise RecordingError(
+            f"{path}: line {number + 1}: the file is cut short or damaged ({error}); copy it again or record anew."
+        ) from None
+    except OSError as error:
+        raise RecordingError(f"{path}: cannot be read: {error.strerror or error}.") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise RecordingError(f"{path}: line {number}: not a recording's {'header' if header is None else 'sample'}: {error}.") from None
+    if header is None:
+        raise RecordingError(f"{path}: line 1: the file is empty; a recording begins with a header line.")
+    if not samples:
+        raise RecordingError(f"{path}: line {number + 1}: the file ends after its header; there is no sample to judge.")
+    return Recording(name=path.name.split(".")[0], header=header, samples=tuple(samples))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as raw:
+        magic = raw.read(2)
+        raw.seek(0)
+        if magic == b"\x1f\x8b":
+            with gzip.open(raw, "rb") as unzipped:
+                yield from unzipped
+        else:
+            yield from raw
+
+
+class Writer:
+    """Writes a recording line by line; each line is on disk before the next, so a killed run keeps its samples."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self._file: IO[bytes] = gzip.open(path, "wb")  # noqa: SIM115 - closed by close()
+        self._write(msgspec.to_builtins(header))
+
+    def sample(self, sample: Sample) -> None:
+        """Append one sample."""
+        self._write(msgspec.to_builtins(sample))
+
+    def close(self) -> None:
+        """End the file; a recording that was never closed reads as cut short."""
+        self._file.close()
+
+    def _write(self, line: object) -> None:
+        self._file.write(json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n")
+        self._file.flush()
+
+
+def readings(scope: str, raw: dict[str, Any]) -> tuple[dict[str, int | float], dict[str, str]]:
+    """Values and reasons of the metrics of `scope` in one raw dict; what is missing is `not_recorded`."""
+    values: dict[str, int | float] = {}
+    reasons: dict[str, str] = {}
+    for metric in METRICS:
+        if metric.scope != scope or metric.kind == "vector":
+            continue
+        if metric.name not in raw:
+            reasons[metric.name] = "not_recorded"
+            continue
+        value, reason = accept(metric, raw[metric.name])
+        if reason is None and value is not None:
+            values[metric.name] = value
+        else:
+            reasons[metric.name] = reason or "unsupported"
+    return values, reasons
