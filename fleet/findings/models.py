@@ -7,6 +7,7 @@ from django.utils import timezone
 from fleet.inventory.models import Gpu, Node
 
 CONDITIONS = ("pending", "firing", "noisy", "resolved")
+ORIGINS = ("rule", "event")
 ADVICE = ("proposed", "accepted", "dismissed", "applied", "helped", "no_effect", "worse", "cannot_tell")
 
 
@@ -29,9 +30,18 @@ class Finding(models.Model):
     recoverable = models.FloatField(default=0, help_text="Share of the target's time that could be won back.")
     condition = models.CharField(max_length=10, default="pending")
     advice = models.CharField(max_length=15, default="proposed")
-    content = models.JSONField(help_text="Message ids with parameters: title, summary, evidence, change, gain, risk, rollback, verify, sources.")
-    opened_at = models.DateTimeField(help_text="The end of the window that first showed it.")
+    content = models.JSONField(
+        help_text="Message ids with parameters: title, summary, evidence, change, gain, risk, rollback, verify, sources."
+    )
+    origin = models.CharField(
+        max_length=5, default="rule", help_text="rule: seen in a window; event: reported by an event (an XID)."
+    )
+    opened_at = models.DateTimeField(help_text="The end of the window that first showed it, or the event's time.")
     last_seen_at = models.DateTimeField()
+    judged_at = models.DateTimeField(null=True, blank=True, help_text="The end of the newest window that saw it or saw it clear.")
+    streak = models.IntegerField(default=1, help_text="Judgements of one kind in a row: positive seen, negative clear.")
+    streak_since = models.DateTimeField(null=True, blank=True, help_text="The end of the window that began the streak.")
+    seen_total = models.PositiveIntegerField(default=1, help_text="Windows that saw it, or events merged into it.")
     resolved_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -39,7 +49,10 @@ class Finding(models.Model):
         constraints = [
             models.UniqueConstraint(fields=("fingerprint",), condition=models.Q(resolved_at=None), name="one_open_finding"),
         ]
-        indexes = [models.Index(fields=("resolved_at", "-severity_rank"), name="finding_open")]
+        indexes = [
+            models.Index(fields=("resolved_at", "-severity_rank"), name="finding_open"),
+            models.Index(fields=("fingerprint", "-opened_at"), name="finding_history"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.rule} on {self.target}"

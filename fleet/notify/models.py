@@ -31,6 +31,9 @@ class Delivery(models.Model):
     next_try_at = models.DateTimeField(default=timezone.now)
     claimed_at = models.DateTimeField(null=True, blank=True)
     sent_at = models.DateTimeField(null=True, blank=True)
+    may_repeat = models.BooleanField(
+        default=False, help_text="An earlier attempt may have arrived without our knowing; the message says so."
+    )
     error = models.CharField(max_length=500, blank=True)
     key = models.CharField(max_length=64, unique=True, help_text="Stays the same over retries; receivers may drop repeats by it.")
     created_at = models.DateTimeField(default=timezone.now)
