@@ -5,8 +5,15 @@ import secrets
 from typing import Self
 
 from django.contrib.auth.models import AbstractUser
+from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
+
+
+node_name = RegexValidator(
+    r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z",
+    "A node's name has letters, digits, dots, dashes and underscores only, and begins with a letter or a digit.",
+)
 
 
 class User(AbstractUser):
@@ -44,7 +51,7 @@ class Token(models.Model):
 class AgentToken(Token):
     """Lets one agent speak for one node."""
 
-    node_name = models.CharField(max_length=200, db_index=True)
+    node_name = models.CharField(max_length=200, db_index=True, validators=[node_name])
 
     def __str__(self) -> str:
         return f"agent of {self.node_name}"

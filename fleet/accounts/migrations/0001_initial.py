@@ -2,6 +2,7 @@
 
 import django.contrib.auth.models
 import django.contrib.auth.validators
+import django.core.validators
 import django.db.models.deletion
 import django.utils.timezone
 from django.conf import settings
@@ -24,7 +25,19 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
                 ("last_used_at", models.DateTimeField(blank=True, null=True)),
                 ("revoked_at", models.DateTimeField(blank=True, null=True)),
-                ("node_name", models.CharField(db_index=True, max_length=200)),
+                (
+                    "node_name",
+                    models.CharField(
+                        db_index=True,
+                        max_length=200,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "\\A[A-Za-z0-9][A-Za-z0-9._-]{0,199}\\Z",
+                                "A node's name has letters, digits, dots, dashes and underscores only, and begins with a letter or a digit.",
+                            )
+                        ],
+                    ),
+                ),
             ],
             options={
                 "abstract": False,

@@ -1,0 +1,46 @@
+"""People and tokens in the admin. A token's text is shown once, by whoever issued it; never here."""
+
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from fleet.accounts.models import AgentToken, ApiToken, User
+
+admin.site.register(User, UserAdmin)
+
+
+@admin.action(description=_("Revoke the chosen tokens"))
+def revoke(modeladmin: "TokenAdmin", request: HttpRequest, queryset: QuerySet[AgentToken]) -> None:
+    """Set `revoked_at` now, where it is not set yet."""
+    queryset.filter(revoked_at=None).update(revoked_at=timezone.now())
+
+
+class TokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Lists and revokes; issuing is `manage.py agent_token` or the API, which can show the token."""
+
+    actions = (revoke,)
+    list_filter = ("revoked_at",)
+    readonly_fields = ("digest", "created_at", "last_used_at")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never: a form could not show the token."""
+        return False
+
+
+@admin.register(AgentToken)
+class AgentTokenAdmin(TokenAdmin):
+    """Agents' tokens."""
+
+    list_display = ("node_name", "created_at", "last_used_at", "revoked_at")
+    search_fields = ("node_name",)
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(TokenAdmin):
+    """API tokens."""
+
+    list_display = ("name", "user", "may_write", "created_at", "last_used_at", "revoked_at")
+    search_fields = ("name", "user__username")
