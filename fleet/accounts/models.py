@@ -9,7 +9,6 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
 
-
 node_name = RegexValidator(
     r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z",
     "A node's name has letters, digits, dots, dashes and underscores only, and begins with a letter or a digit.",
@@ -40,12 +39,12 @@ class Token(models.Model):
     def issue(cls, **owner: object) -> tuple[Self, str]:
         """A new row and its token in the clear, which is never to be had again."""
         token = secrets.token_urlsafe(32)
-        return cls._default_manager.create(digest=digest(token), **owner), token  # type: ignore[return-value]
+        return cls._default_manager.create(digest=digest(token), **owner), token
 
     @classmethod
     def of(cls, token: str) -> Self | None:
         """The live row of a token, or None."""
-        return cls._default_manager.filter(digest=digest(token), revoked_at=None).first()  # type: ignore[return-value]
+        return cls._default_manager.filter(digest=digest(token), revoked_at=None).first()
 
 
 class AgentToken(Token):
