@@ -15,7 +15,9 @@ DEBUG = env.boolean("FETTLE_DEBUG", False)
 TESTING = "pytest" in sys.modules
 
 SECRET_KEY = env.secret("FETTLE_SECRET_KEY", DATA_DIR / "secret-key") if not (TESTING or DEBUG) else "test " * 12
-ALLOWED_HOSTS = env.words("FETTLE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1],testserver" if TESTING else "127.0.0.1,localhost,[::1]")
+ALLOWED_HOSTS = env.words(
+    "FETTLE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1],testserver" if TESTING else "127.0.0.1,localhost,[::1]"
+)
 CSRF_TRUSTED_ORIGINS = env.words("FETTLE_TRUSTED_ORIGINS")
 
 INSTALLED_APPS = [
@@ -104,7 +106,12 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
 ]
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
@@ -160,6 +167,9 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 300}
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
+
+# What links in messages begin with.
+FETTLE_BASE_URL = env.text("FETTLE_BASE_URL", "http://127.0.0.1:8000")
 
 # Where telemetry lies, how long the advisor looks back, how often it looks.
 FETTLE_STORE = env.text("FETTLE_STORE", "parquet")

@@ -96,3 +96,15 @@ class Diagnosis(models.Model):
 
     def __str__(self) -> str:
         return f"{self.target}: {self.bottleneck or 'unknown'}"
+
+
+class Cycle(models.Model):
+    """One kind of periodic work: when its newest run began and ended. A run holds the row, so that two never overlap."""
+
+    name = models.CharField(max_length=40, unique=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True, help_text="Null while a run is going, or after one that died.")
+    error = models.CharField(max_length=300, blank=True, help_text="Why the newest run failed; empty after a good one.")
+
+    def __str__(self) -> str:
+        return self.name

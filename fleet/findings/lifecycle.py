@@ -1,0 +1,302 @@
+"""Opens, refreshes and closes findings; every change of state is a Transition row.
+
+The condition follows telemetry. It fires after two judgements in a row that saw it (a critical one at once) and
+resolves after two that saw it clear. No judgement, because the node is stale or a metric is missing, changes
+nothing. A judgement is known by the end of its window: judging one window twice, or an older window, does nothing.
+One that opens for the fourth time within an hour is noisy: nobody is told of it until it has kept still for a while.
+
+The advice follows people: proposed, accepted or dismissed, applied; the verdict on what was applied is measured.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from advisor.finding import SEVERITIES
+from advisor.finding import Finding as Found
+from fleet.accounts.models import User
+from fleet.findings.content import as_content
+from fleet.findings.models import Finding, Transition
+from fleet.findings.signals import transitions_written
+
+CONFIRM: Final = 2
+"""Judgements in a row before it fires, and before it resolves."""
+FLAP_OPENINGS: Final = 4
+FLAP_SPAN: Final = timedelta(hours=1)
+QUIET: Final = timedelta(minutes=15)
+"""How long a noisy finding must keep still: firing all the while, or clear all the while."""
+EVENT_QUIET: Final = timedelta(days=1)
+"""How long a device must run without a repeat before what an event reported counts as clear, unless its rule says."""
+
+MOVES: Final[Mapping[str, tuple[str, ...]]] = {
+    "proposed": ("accepted", "dismissed", "applied"),
+    "accepted": ("applied", "dismissed"),
+    "dismissed": ("proposed",),
+}
+"""What people may make of advice; the verdicts after `applied` are measured, not given."""
+
+Target: TypeAlias = tuple[str, str]  # scope, key
+
+
+class MoveError(Exception):
+    """The advice cannot go from where it is to where somebody wants it; the message says where it can go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a target lives."""
+
+    node: int | None
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one fresh window judged: these targets, by these rules, less the pairs that lacked a metric."""
+
+    rules: Collection[str] = frozenset()
+    targets: Collection[Target] = frozenset()
+    missing: Collection[tuple[str, str]] = frozenset()  # rule, target
+    fresh_nodes: Collection[int] = frozenset()
+    quiet: Mapping[str, timedelta] = field(default_factory=dict)  # by rule, for what events reported
+
+    def saw_clear(self, row: Finding, at: datetime) -> bool:
+        """True when the window shows that the row's trouble is over; silence alone does not."""
+        present = (row.scope, row.target) in self.targets
+        if row.origin == "event":
+            return present and at - row.last_seen_at >= self.quiet.get(row.rule, EVENT_QUIET)
+        if row.scope == "job" and not present:
+            return row.node_id in self.fresh_nodes  # its node reports, and the job holds no GPU any more
+        return present and row.rule in self.rules and (row.rule, row.target) not in self.missing
+
+
+def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapping[Target, Place]) -> list[Transition]:
+    """Bring the rows to what the window that ended `at` shows; the transitions that were written."""
+    seen = {one.fingerprint: one for one in found}
+    with transaction.atomic():
+        book = _Book(at)
+        for row in Finding.objects.select_for_update().filter(resolved_at=None):
+            one = seen.pop(row.fingerprint, None)
+            if row.judged_at is not None and row.judged_at >= at:
+                continue
+            if one is not None:
+                before = row.severity
+                rose = _refresh(row, one, at)
+                book.saw(row)
+                if rose and row.condition == "firing":
+                    book.moves(row, "firing", f"{before} -> {row.severity}")
+            elif judged.saw_clear(row, at):
+                book.saw_clear(row)
+        for one in _news(at, seen):
+            place = places.get((one.scope, one.target), Place(None))
+            book.opens(_row(one, at, place), place.gpus)
+        return book.write()
+
+
+def report(at: datetime, found: Found, place: Place) -> Finding:
+    """The finding that an event of time `at` belongs to: opened, or merged into the one that is open.
+
+    An event older than the end of the last such finding joins that one and opens nothing.
+    """
+    with transaction.atomic():
+        same = Finding.objects.select_for_update().filter(fingerprint=found.fingerprint)
+        row = same.filter(resolved_at=None).first() or same.filter(resolved_at__gte=at).order_by("-resolved_at").first()
+        book = _Book(at)
+        if row is None:
+            row = _row(found, at, place)
+            row.origin = "event"
+            book.opens(row, place.gpus)
+        elif row.resolved_at is None:
+            _refresh(row, found, max(at, row.last_seen_at))
+            row.origin = "event"
+            book.saw(row)
+        else:
+            row.seen_total += 1
+            book.changed.append(row)
+        book.write()
+    return row
+
+
+def end(fingerprint: str, at: datetime, note: str) -> bool:
+    """Resolve an open finding on one certain word, such as a lost GPU that is back; False when there is none."""
+    with transaction.atomic():
+        row = Finding.objects.select_for_update().filter(fingerprint=fingerprint, resolved_at=None, last_seen_at__lte=at).first()
+        if row is None:
+            return False
+        book = _Book(at)
+        book.moves(row, "resolved", note)
+        book.changed.append(row)
+        book.write()
+    return True
+
+
+def advise_transition(finding: Finding, after: str, user: User | None, note: str = "") -> Transition:
+    """Move the advice to `after` on a person's word; MoveError when it cannot go there, or somebody moved it first."""
+    before = finding.advice
+    allowed = MOVES.get(before, ())
+    if after not in allowed:
+        raise MoveError(
+            f"The advice is {before}; it can become {' or '.join(allowed)}." if allowed else f"The advice is {before}."
+        )
+    with transaction.atomic():
+        if not Finding.objects.filter(pk=finding.pk, advice=before).update(advice=after):
+            raise MoveError("Somebody else changed the advice meanwhile; look again.")
+        written = Transition.objects.create(
+            finding=finding, axis="advice", before=before, after=after, at=timezone.now(), by=user, note=note[:500]
+        )
+        transaction.on_commit(_tell, robust=True)
+    finding.advice = after
+    return written
+
+
+def _refresh(row: Finding, one: Found, at: datetime) -> bool:
+    """Take over what is said now, and tell whether its severity rose. An event's words stay while a rule agrees."""
+    row.last_seen_at = at
+    row.seen_total += 1
+    if row.origin == "event" and not any(line.name == "xid" for line in one.evidence):
+        return False
+    rose = SEVERITIES.index(one.severity) > row.severity_rank
+    row.severity, row.severity_rank = one.severity, SEVERITIES.index(one.severity)
+    row.bottleneck = one.bottleneck or ""
+    row.confidence = one.confidence
+    row.recoverable = one.recoverable
+    row.content = as_content(one)
+    return rose
+
+
+def _row(one: Found, at: datetime, place: Place) -> Finding:
+    return Finding(
+        fingerprint=one.fingerprint,
+        rule=one.rule,
+        severity=one.severity,
+        severity_rank=SEVERITIES.index(one.severity),
+        scope=one.scope,
+        target=one.target,
+        node_id=place.node,
+        bottleneck=one.bottleneck or "",
+        confidence=one.confidence,
+        recoverable=one.recoverable,
+        content=as_content(one),
+        opened_at=at,
+        last_seen_at=at,
+    )
+
+
+def _news(at: datetime, seen: Mapping[str, Found]) -> Iterable[Found]:
+    """What has no open row, less what a newer window has closed: late data opens nothing again."""
+    ended = dict(
+        Finding.objects.filter(fingerprint__in=list(seen), resolved_at__gte=at)
+        .values_list("fingerprint")
+        .annotate(newest=Max("resolved_at"))
+    )
+    return (one for fingerprint, one in seen.items() if fingerprint not in ended)
+
+
+def _tell() -> None:
+    transitions_written.send(sender=None)
+
+
+_KEPT: Final = (
+    "severity", "severity_rank", "bottleneck", "confidence", "recoverable", "condition", "content", "origin",
+    "last_seen_at", "resolved_at", "judged_at", "streak", "streak_since", "seen_total",
+)  # fmt: skip
+
+
+class _Book:
+    """The changes of one judgement, written together at its end."""
+
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+        self.changed: list[Finding] = []
+        self.opened: list[Finding] = []
+        self.transitions: list[Transition] = []
+        self._gpus: list[tuple[int, ...]] = []  # beside `opened`
+        self._candidates: list[Finding] = []
+
+    def opens(self, row: Finding, gpus: tuple[int, ...]) -> None:
+        """A new row, seen once."""
+        row.streak, row.streak_since, row.judged_at = 1, self.at, self.at
+        self.opened.append(row)
+        self.transitions.append(Transition(finding=row, axis="condition", before="", after="pending", at=self.at))
+        self._gpus.append(gpus)
+        if row.severity == "critical" or row.origin == "event":
+            self._candidates.append(row)
+
+    def saw(self, row: Finding) -> None:
+        """An open row was seen again."""
+        self._judge(row, 1)
+        if row.condition == "pending" and (row.severity == "critical" or row.origin == "event" or row.streak >= CONFIRM):
+            self._candidates.append(row)
+        elif row.condition == "noisy" and self._kept_still(row):
+            self.moves(row, "firing")
+
+    def saw_clear(self, row: Finding) -> None:
+        """An open row's trouble was seen to be over."""
+        self._judge(row, -1)
+        if row.streak <= -CONFIRM and (row.condition != "noisy" or self._kept_still(row)):
+            self.moves(row, "resolved")
+
+    def moves(self, row: Finding, after: str, note: str = "") -> None:
+        """The row's condition becomes `after`."""
+        self.transitions.append(
+            Transition(finding=row, axis="condition", before=row.condition, after=after, at=self.at, note=note)
+        )
+        row.condition = after
+        if after == "resolved":
+            row.resolved_at = self.at
+
+    def write(self) -> list[Transition]:
+        """Store everything; the transitions, in order."""
+        self._fire()
+        if self.opened:
+            Finding.objects.bulk_create(self.opened, batch_size=200)
+            through = Finding.gpus.through
+            through.objects.bulk_create(
+                [
+                    through(finding_id=row.pk, gpu_id=gpu)
+                    for row, gpus in zip(self.opened, self._gpus, strict=True)
+                    for gpu in gpus
+                ],
+                batch_size=500,
+            )
+        if self.changed:  # one upsert: a CASE for each field and row would cost more than the cycle
+            Finding.objects.bulk_create(
+                self.changed, update_conflicts=True, unique_fields=["id"], update_fields=_KEPT, batch_size=200
+            )
+        Transition.objects.bulk_create(self.transitions, batch_size=500)
+        if self.transitions:
+            transaction.on_commit(_tell, robust=True)
+        return self.transitions
+
+    def _judge(self, row: Finding, sign: int) -> None:
+        if row.streak * sign > 0:
+            row.streak += sign
+        else:
+            row.streak, row.streak_since = sign, self.at
+        row.judged_at = self.at if row.judged_at is None else max(self.at, row.judged_at)
+        self.changed.append(row)
+
+    def _kept_still(self, row: Finding) -> bool:
+        return row.streak_since is not None and self.at - row.streak_since >= QUIET
+
+    def _fire(self) -> None:
+        """Let the candidates fire, or turn noisy those that did so three times within the hour before."""
+        if not self._candidates:
+            return
+        openings = Counter(
+            Transition.objects.filter(
+                finding__fingerprint__in=[row.fingerprint for row in self._candidates],
+                axis="condition",
+                before="pending",
+                after__in=("firing", "noisy"),
+                at__gt=self.at - FLAP_SPAN,
+            ).values_list("finding__fingerprint", flat=True)
+        )
+        for row in self._candidates:
+            self.moves(row, "noisy" if openings[row.fingerprint] >= FLAP_OPENINGS - 1 else "firing")

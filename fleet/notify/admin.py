@@ -1,0 +1,84 @@
+"""Routes are made here. A stored URL is never shown again: it is typed anew or left as it is."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from advisor.finding import SEVERITIES
+from fleet.notify import deliver
+from fleet.notify.models import Delivery, Route
+from fleet.notify.trial import trial
+
+
+class RouteForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A route; its URL goes in and does not come out."""
+
+    url = forms.CharField(
+        max_length=2000,
+        required=False,
+        strip=True,
+        widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "off", "size": 80}),
+        help_text=_("An Apprise URL. It is a secret: a stored one is not shown, leave the field empty to keep it."),
+    )
+    min_severity = forms.ChoiceField(choices=[(name, name) for name in SEVERITIES], initial="warn")
+
+    class Meta:
+        model = Route
+        fields = ("name", "url", "min_severity", "enabled")
+
+    def clean_url(self) -> str:
+        """The new URL, or the stored one when none was typed; an error when Apprise cannot use it."""
+        url = str(self.cleaned_data["url"])
+        if not url:
+            if self.instance.pk is None:
+                raise forms.ValidationError(_("A route needs a URL."))
+            return str(self.instance.url)
+        if problem := deliver.problem(url):
+            raise forms.ValidationError(problem)
+        return url
+
+
+@admin.register(Route)
+class RouteAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Where findings are announced."""
+
+    form = RouteForm
+    list_display = ("name", "service", "min_severity", "enabled")
+    actions = ("send_test",)
+
+    @admin.display(description=_("service"))
+    def service(self, route: Route) -> str:
+        """The URL's scheme, the one part that is no secret."""
+        return deliver.service(route.url)
+
+    @admin.action(description=_("Send a test message"), permissions=["change"])
+    def send_test(self, request: HttpRequest, routes: QuerySet[Route]) -> None:
+        """Send one message through each chosen route and show what became of it."""
+        for route in routes:
+            outcome = trial(route)
+            if outcome.sent:
+                self.message_user(request, f"{route.name}: sent.", messages.SUCCESS)
+            else:
+                self.message_user(request, f"{route.name}: {outcome.error}", messages.ERROR)
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """The delivery log, to read."""
+
+    list_display = ("created_at", "route", "transition", "state", "attempts", "next_try_at", "sent_at", "error")
+    list_filter = ("state", "route")
+    list_select_related = ("route", "transition__finding")
+    date_hierarchy = "created_at"
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never: deliveries are made from transitions."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never: a log is not edited."""
+        return False

@@ -1,0 +1,107 @@
+"""Sends one message to one Apprise URL; the only module that knows Apprise.
+
+An Apprise URL is a secret. Nothing here logs it, and what Apprise says about a failure is kept only after every
+part of the URL was taken out.
+"""
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+from urllib.parse import unquote
+
+from apprise import Apprise, AppriseAsset, NotifyFormat, NotifyType
+from apprise.result import AppriseResultStatus
+
+Kind: TypeAlias = Literal["info", "success", "warning", "failure"]
+
+LIMIT_S: Final = 20
+"""The longest that one attempt may take, all in all."""
+
+# Apprise writes URLs into its debug lines, and those are captured below: they must not go on to our own log.
+_apprise_log = logging.getLogger("apprise")
+_apprise_log.propagate = False
+_apprise_log.addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What to send; `key` goes along where the target takes headers, so that a receiver may drop a repeat."""
+
+    title: str
+    body: str
+    kind: Kind
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one attempt. `unsure`: it failed here, and may have arrived all the same."""
+
+    sent: bool
+    error: str = ""
+    unsure: bool = False
+
+
+def problem(url: str) -> str | None:
+    """Why Apprise cannot send to `url`, in one sentence without the URL; None when it can."""
+    if len(url.split()) != 1:
+        return "Give one Apprise URL, without spaces."
+    if not Apprise.instantiate(url, asset=_asset()):
+        return "Apprise knows no such target; see its list of services for the form of the URL."
+    return None
+
+
+def service(url: str) -> str:
+    """The URL's scheme (`slack`, `mailto`, `json`): all of it that may be shown."""
+    scheme, separator, _ = url.partition("://")
+    return scheme if separator and re.fullmatch(r"[A-Za-z0-9+.-]{1,30}", scheme) else "?"
+
+
+def send(url: str, message: Message) -> Outcome:
+    """Try once to send. Never raises for what the target does; the error holds no part of the URL."""
+    target = Apprise.instantiate(url, asset=_asset())
+    if not target:
+        return Outcome(False, "Apprise cannot read the route's URL.")
+    headers = getattr(target, "headers", None)  # json://, xml:// and form:// take headers
+    if isinstance(headers, dict):
+        headers.setdefault("Idempotency-Key", message.key)
+    sender = Apprise(asset=_asset())
+    sender.add(target)
+    result = sender.notify(
+        title=message.title,
+        body=message.body,
+        body_format=NotifyFormat.TEXT,
+        notify_type=NotifyType(message.kind),
+        log_level=logging.DEBUG,
+    )
+    if result:
+        return Outcome(True)
+    entries = list(result.logs())
+    said = "; ".join(entry.message for entry in entries if entry.level in ("WARNING", "ERROR", "CRITICAL"))
+    late = result.status == AppriseResultStatus.TIMEOUT or any("Read timed out" in entry.message for entry in entries)
+    if late:
+        said = f"The target did not answer in time. {said}"
+    return Outcome(False, _without_secrets(said or "Apprise gave no reason.", url)[:500], unsure=late)
+
+
+def _asset() -> AppriseAsset:
+    """Apprise set up to keep nothing on disk, to run no plugins of the machine's and to expand no templates."""
+    return AppriseAsset(
+        app_id="Fettle",
+        app_desc="Fettle",
+        storage_mode="memory",
+        plugin_paths=[],
+        secure_logging=True,
+        allow_templates=False,
+        service_timeout=LIMIT_S,
+    )
+
+
+def _without_secrets(text: str, url: str) -> str:
+    """The text with the URL, and every part of it long enough to be a secret, replaced by three stars."""
+    rest = url.partition("://")[2]
+    parts = {part for raw in (rest, unquote(rest)) for part in re.split(r"[/@:?&=#,+;\s]+", raw) if len(part) >= 4}
+    for part in sorted({url, rest, *parts} - {""}, key=len, reverse=True):
+        text = re.sub(re.escape(part), "***", text, flags=re.IGNORECASE)
+    return text

@@ -1,0 +1,110 @@
+"""From transitions to deliveries, and from one delivery to its end; each step is one transaction or one conditional update."""
+
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import uuid4
+
+from django.db import connection, transaction
+from django.db.models import BooleanField, Case, F, Q, Value, When
+from django.utils import timezone
+
+from advisor.finding import SEVERITIES
+from fleet.findings.models import Transition
+from fleet.notify import deliver
+from fleet.notify.message import message
+from fleet.notify.models import Delivery, Route
+
+CLAIM: Final = timedelta(minutes=3)
+"""A claim older than this belongs to a worker that died: longer than a task may run."""
+MAX_ATTEMPTS: Final = 14
+"""Attempts before a delivery is dead: over two hours of an unreachable chat."""
+FIRST_WAIT_S: Final = 5.0
+LONGEST_WAIT_S: Final = 900.0
+AT_ONCE: Final = 500
+
+
+def route(limit: int = AT_ONCE) -> list[int]:
+    """Make the deliveries of transitions that have none yet; the ids of what was made."""
+    if not Transition.objects.filter(routed_at=None).exists():  # do not take the write lock for nothing
+        return []
+    with transaction.atomic():
+        waiting = Transition.objects.filter(routed_at=None).select_related("finding").order_by("at", "id")
+        locked = waiting.select_for_update(skip_locked=connection.features.has_select_for_update_skip_locked, of=("self",))
+        transitions = list(locked[:limit])
+        routes = list(Route.objects.filter(enabled=True))
+        deliveries = Delivery.objects.bulk_create(
+            [
+                Delivery(route=target, transition=transition, key=uuid4().hex)
+                for transition in transitions
+                if is_news(transition)
+                for target in routes
+                if transition.finding.severity_rank >= rank(target.min_severity)
+            ]
+        )
+        Transition.objects.filter(pk__in=[transition.pk for transition in transitions]).update(routed_at=timezone.now())
+    return [delivery.pk for delivery in deliveries]
+
+
+def is_news(transition: Transition) -> bool:
+    """True for what people are told: it fires, it grew worse, it is over. What never fired, or is noisy, is not."""
+    if transition.axis != "condition":
+        return False
+    return transition.after == "firing" or (transition.after == "resolved" and transition.before == "firing")
+
+
+def rank(severity: str) -> int:
+    """The severity's place, 0 for info to 3 for critical."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else 0
+
+
+def due(now: datetime) -> Q:
+    """Deliveries that a worker may claim: those whose time has come, and those whose worker died."""
+    return Q(state__in=("pending", "failed"), next_try_at__lte=now) | Q(state="sending", claimed_at__lt=now - CLAIM)
+
+
+def due_ids(limit: int = AT_ONCE) -> Iterator[int]:
+    """The ids of what is due, oldest first."""
+    return iter(Delivery.objects.filter(due(timezone.now())).order_by("next_try_at").values_list("pk", flat=True)[:limit])
+
+
+def attempt(delivery_id: int) -> str:
+    """Claim a delivery, send it, note the result; its new state, or "" when it was not ours to claim."""
+    now = timezone.now()
+    claimed = Delivery.objects.filter(due(now), pk=delivery_id).update(
+        state="sending",
+        claimed_at=now,
+        attempts=F("attempts") + 1,
+        # Whoever held the claim before may have sent it and died before noting so.
+        may_repeat=Case(When(state="sending", then=Value(True)), default=F("may_repeat"), output_field=BooleanField()),
+    )
+    if not claimed:
+        return ""
+    delivery = Delivery.objects.select_related("route", "transition__finding__node").get(pk=delivery_id)
+    if not delivery.route.enabled:
+        return _note(delivery, state="dead", error="The route was switched off.")
+    outcome = deliver.send(delivery.route.url, message(delivery))
+    if outcome.sent:
+        return _note(delivery, state="sent", sent_at=timezone.now(), error="")
+    if delivery.attempts >= MAX_ATTEMPTS:
+        return _note(delivery, state="dead", error=outcome.error)
+    return _note(
+        delivery,
+        state="failed",
+        error=outcome.error,
+        may_repeat=delivery.may_repeat or outcome.unsure,
+        next_try_at=timezone.now() + wait(delivery.attempts),
+    )
+
+
+def wait(attempts: int) -> timedelta:
+    """How long to wait after so many attempts: doubling, up to a quarter of an hour, a random half of it taken off."""
+    longest = min(FIRST_WAIT_S * 2 ** (attempts - 1), LONGEST_WAIT_S)
+    return timedelta(seconds=longest * random.uniform(0.5, 1))  # noqa: S311 - spreads load, guards nothing
+
+
+def _note(delivery: Delivery, state: str, **result: object) -> str:
+    """Store the result, unless the claim has passed to another worker meanwhile."""
+    mine = Delivery.objects.filter(pk=delivery.pk, state="sending", attempts=delivery.attempts)
+    return state if mine.update(state=state, **result) else ""
