@@ -1,0 +1,223 @@
+"""Merging: small files of the last minutes to five-minute files, those to settled hours. One process at a time."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from fleet.store import disk
+from fleet.store.columns import MAX_KEY, Table
+from fleet.store.layout import DAMAGED, HOUR_S, Day, File, FileSet, Hour, days, read_day
+from fleet.store.reader import read_files
+from fleet.store.series import StoreError
+
+if TYPE_CHECKING:
+    from fleet.store.parquet import ParquetSeries
+
+logger = logging.getLogger(__name__)
+SLOT_S: Final = 300
+"""Flushes that arrived in one slot become one set; an hour settles one slot after its end."""
+LATE_S: Final = 3600
+"""A settled hour takes in what came late once nothing more came for so long, or once LATE_SETS sets wait."""
+LATE_SETS: Final = 12
+SHARD: Final = {"b": 250, "c": 250}
+"""Entities a shard."""
+ROW_GROUP: Final = {"b": 15_000, "c": 18_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Sets of one hour, next to each other in write order, that become one set of `level`."""
+
+    level: str
+    day: Path
+    sets: tuple[FileSet, ...]
+
+
+@dataclass(slots=True)
+class Done:
+    """What one run of the compactor did."""
+
+    merges: int = 0
+    deleted: int = 0
+    busy: bool = False
+
+
+def compact(engine: "ParquetSeries", now: float, go_on: Callable[[], bool] = lambda: True) -> Done:
+    """Repair, merge what is due at `now` and delete what merges took the place of; `busy` when another one is at it.
+
+    Safe to kill at any instant and to repeat. `go_on` is asked before every merge.
+    """
+    done = Done()
+    disk.make_directory(engine.root)
+    with disk.locked(engine.root / "compact.lock", wait=False) as lock:
+        if lock is None:
+            done.busy = True
+            return done
+        for scope, table in engine.tables.items():
+            root = engine.root / scope
+            if not root.is_dir():
+                continue
+            repair(root)
+            for level in ("b", "c"):
+                for merge in due(root, level, now):
+                    if not go_on():
+                        return done
+                    done.merges += _merge(table, merge)
+            done.deleted += _delete(root, engine.grace_s)
+    return done
+
+
+def is_due(engine: "ParquetSeries", now: float) -> bool:
+    """True when `compact` would find something to merge or to delete."""
+    for scope in engine.tables:
+        root = engine.root / scope
+        if any(True for level in ("b", "c") for _ in due(root, level, now)):
+            return True
+        if any(hour.superseded for path in days(root, 0, MAX_KEY) for hour in read_day(path).hours.values()):
+            return True
+    return False
+
+
+def repair(root: Path) -> None:
+    """Remove what a killed writer or compactor left half made. The caller holds the compactor's lock."""
+    with disk.locked(root / "write.lock"):  # nobody is writing: every temporary file of a flush is an orphan
+        listed = [read_day(path) for path in days(root, 0, MAX_KEY)]
+        for day in listed:
+            for name in day.tmp:
+                (day.path / name).unlink(missing_ok=True)
+    for day in listed:
+        for hour in day.hours.values():
+            for one in hour.incomplete:
+                if one.first.level != "a":
+                    _unlink(day.path, one)
+
+
+def due(root: Path, level: str, now: float) -> Iterator[Merge]:
+    """The merges to `level` that are due, oldest first."""
+    for path in days(root, 0, MAX_KEY):
+        for number, hour in sorted(_listed(root, path).hours.items()):
+            runs = _slots(hour, now) if level == "b" else _settled(hour, number, now)
+            for run in runs:
+                yield Merge(level, path, tuple(run))
+
+
+def _listed(root: Path, path: Path) -> Day:
+    """The day with no write under way: a listing during one might show a later file and miss an earlier one."""
+    with disk.locked(root / "write.lock"):
+        return read_day(path)
+
+
+def _slots(hour: Hour, now: float) -> Iterator[list[FileSet]]:
+    """Runs of flushes that arrived in one slot, once the slot is over."""
+    run: list[FileSet] = []
+    for one in hour.live:
+        if one.first.level != "a":
+            continue
+        if run and _slot(run[0]) != _slot(one):
+            yield run
+            run = []
+        run.append(one)
+    if run and (_slot(run[0]) + 1) * SLOT_S <= now:
+        yield run
+
+
+def _slot(one: FileSet) -> int:
+    return one.first.q0 // 1000 // SLOT_S
+
+
+def _settled(hour: Hour, number: int, now: float) -> Iterator[list[FileSet]]:
+    """The whole hour once it is over and its flushes are merged; again when enough came late."""
+    if (number + 1) * HOUR_S + SLOT_S > now or not hour.live or any(one.first.level == "a" for one in hour.live):
+        return
+    late = [one for one in hour.live if one.first.level == "b"]
+    if not late:
+        return
+    first_time = len(late) == len(hour.live)
+    if first_time or len(late) >= LATE_SETS or late[-1].first.q1 / 1000 + LATE_S <= now:
+        yield hour.live
+
+
+def _merge(table: Table, merge: Merge) -> bool:
+    """Write the merged set; False when an input was damaged: it is set aside, the next run merges the rest."""
+    files = [file for one in merge.sets for file in one.files]
+    damaged: set[str] = set()
+    everything = pl.lit(True)
+    paths = [merge.day / file.name for file in files]
+    entities = read_files(table, paths, everything, ["entity"], damaged)["entity"].unique().sort()
+    size = SHARD[merge.level]
+    chunks = [entities.slice(start, size) for start in range(0, len(entities), size)]
+    whole = File(
+        merge.level,
+        min(file.t0 for file in files),
+        max(file.t1 for file in files),
+        min(file.q0 for file in files),
+        max(file.q1 for file in files),
+        0,
+        len(chunks),
+        0,
+        0,
+    )
+    made: list[tuple[Path, Path]] = []
+    try:
+        for k, chunk in enumerate(chunks):
+            low, high = int(chunk[0]), int(chunk[-1])
+            inputs = [merge.day / file.name for file in files if file.e0 <= high and file.e1 >= low]
+            rows = read_files(table, inputs, pl.col("entity").is_between(low, high), list(table.columns), damaged)
+            if damaged:
+                break
+            target = merge.day / File(whole.level, whole.t0, whole.t1, whole.q0, whole.q1, k, whole.shards, low, high).name
+            made.append((disk.put(target, encode(table, table.newest(rows), ROW_GROUP[merge.level]), "merge"), target))
+        if damaged:
+            _set_aside(merge.day, damaged)
+            for tmp, _ in made:
+                tmp.unlink(missing_ok=True)
+            return False
+        disk.reveal(made)
+    except OSError as error:
+        for tmp, _ in made:
+            with suppress(OSError):
+                tmp.unlink()
+        raise StoreError(f"{merge.day} cannot be merged: {error.strerror or error}; nothing was lost.") from error
+    return True
+
+
+def encode(table: Table, rows: pl.DataFrame, row_group: int) -> memoryview:
+    """A merged file's bytes; a metric without any value is left out."""
+    from fleet.store.parquet import encode as parquet
+
+    filled = [column.name for column in rows if not table.columns[column.name].is_metric or column.null_count() < len(rows)]
+    return parquet(rows.select(filled), row_group)
+
+
+def _set_aside(day: Path, names: set[str]) -> None:
+    """Rename damaged files: a set with one still counts as complete, and nobody tries to read it again."""
+    for name in names:
+        with suppress(FileNotFoundError):
+            (day / name).rename(day / f"{name}{DAMAGED}")
+            logger.error("%s is damaged; it is set aside as %s%s", day / name, name, DAMAGED)
+    disk.sync_directory(day)
+
+
+def _delete(root: Path, grace_s: float) -> int:
+    """Remove sets that a merge took the place of long enough ago; how many files."""
+    deleted = 0
+    for path in days(root, 0, MAX_KEY):
+        for hour in read_day(path).hours.values():
+            for old, by in hour.superseded:
+                with suppress(FileNotFoundError):
+                    made = max((path / file.name).stat().st_mtime for file in by.files)
+                    if made + grace_s <= time():
+                        deleted += _unlink(path, old)
+    return deleted
+
+
+def _unlink(day: Path, one: FileSet) -> int:
+    for file in one.files:
+        (day / file.name).unlink(missing_ok=True)
+    return len(one.files)

@@ -1,0 +1,124 @@
+"""Reads of one scope's files: what counts is chosen by name, filters go down into the scan."""
+
+import logging
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from fleet.store.columns import Table
+from fleet.store.layout import days, live_files, parse, read_day
+from fleet.store.series import StoreError
+
+logger = logging.getLogger(__name__)
+_ATTEMPTS = 6
+
+
+class Reader:
+    """Stored rows of one scope under `root`. Threads may share it."""
+
+    def __init__(self, root: Path, table: Table) -> None:
+        self.root = root
+        self.table = table
+        self.damaged: set[str] = set()  # files that this process could not read, passed over from then on
+        self.strange: set[str] = set()
+
+    def rows(self, start: int, end: int, entities: Collection[int] | None, names: Sequence[str]) -> pl.DataFrame:
+        """Stored rows with start <= ts < end, ordered by key, one a key."""
+        return self.table.newest(self._read(start, end, entities, names))
+
+    def newest(self, since: int, end: int, entities: Collection[int] | None, names: Sequence[str]) -> pl.DataFrame:
+        """The newest stored row of each entity (and pid). Keys are read first, then only the files with the answers."""
+        table = self.table
+        group = list(table.keys[:-1])
+        keys = self._read(since, end, entities, table.keys).group_by(group).agg(pl.col("ts").max())
+        if keys.is_empty():
+            return self._read(end, end, entities, names)
+        # Most entities were seen within seconds of each other; those that fell silent would widen the range.
+        seconds = keys["ts"].unique().sort()
+        rows = self._read(int(seconds[0]), int(seconds[-1]) + 1, entities, names, seconds)
+        return table.newest(rows.join(keys, on=[*group, "ts"], how="semi", maintain_order="left"))
+
+    def _read(
+        self, start: int, end: int, entities: Collection[int] | None, names: Sequence[str], seconds: pl.Series | None = None
+    ) -> pl.DataFrame:
+        """Stored rows in write order within each hour; those with the same key are still there."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return read_files(
+                    self.table, self._files(start, end, entities, seconds), _filter(start, end, entities), names, self.damaged
+                )
+            except FileNotFoundError:
+                continue  # merged and deleted since the listing: a new listing shows what took its place
+            except OSError as error:
+                raise StoreError(f"{self.root} cannot be read: {error.strerror or error}.") from error
+        raise StoreError(
+            f"{self.root} changes faster than it can be listed ({_ATTEMPTS} attempts); does something else delete files there?"
+        )
+
+    def _files(self, start: int, end: int, entities: Collection[int] | None, seconds: pl.Series | None) -> list[Path]:
+        if start >= end or (entities is not None and not entities):
+            return []
+        listed = [read_day(path) for path in days(self.root, start, end)]
+        for day in listed:
+            for name in day.strange:
+                self._tell_strange(day.path / name)
+        span = None if entities is None else (min(entities), max(entities))
+        files = [path for path in live_files(listed, start, end, span) if path.name not in self.damaged]
+        if seconds is not None and len(seconds) < 1000:
+            wanted = seconds.to_list()
+            files = [path for path in files if (file := parse(path.name)) and any(file.t0 <= ts < file.t1 for ts in wanted)]
+        return files
+
+    def _tell_strange(self, path: Path) -> None:
+        if path.name not in self.strange:
+            self.strange.add(path.name)
+            logger.warning("%s is not a file of the store; it is passed over", path)
+
+
+def _filter(start: int, end: int, entities: Collection[int] | None) -> pl.Expr:
+    kept = (pl.col("ts") >= start) & (pl.col("ts") < end)
+    if entities:
+        kept &= pl.col("entity").is_between(min(entities), max(entities))
+        if len(entities) > 1:
+            kept &= pl.col("entity").is_in(pl.Series(sorted(entities), dtype=pl.UInt32).implode())
+    return kept
+
+
+def read_files(table: Table, files: Sequence[Path], kept: pl.Expr, names: Sequence[str], damaged: set[str]) -> pl.DataFrame:
+    """Stored rows of the files in their order. Files that cannot be read are added to `damaged` and left out.
+
+    FileNotFoundError when one has gone.
+    """
+    schema = table.stored
+    if not files:
+        return pl.DataFrame(schema={name: schema[name] for name in names})
+    scan = pl.scan_parquet(
+        list(files), schema=schema, missing_columns="insert", extra_columns="ignore", glob=False, hive_partitioning=False
+    )
+    try:
+        return scan.filter(kept).select(names).collect()
+    except pl.exceptions.PolarsError:
+        # Damage, or a type from before the registry changed: one by one tells which.
+        parts = [_read_one(table, path, kept, names, damaged) for path in files]
+        return pl.concat(
+            [part for part in parts if part is not None] or [pl.DataFrame(schema={name: schema[name] for name in names})]
+        )
+
+
+def _read_one(table: Table, path: Path, kept: pl.Expr, names: Sequence[str], damaged: set[str]) -> pl.DataFrame | None:
+    try:
+        there = pl.read_parquet_schema(path)
+        if missing := [key for key in table.keys if key not in there]:
+            raise pl.exceptions.ColumnNotFoundError(f"no column {missing[0]}")
+        wanted = [name for name in table.columns if name in {*names, *table.keys}]
+        cast = [
+            pl.col(name).cast(table.stored[name], strict=False) if name in there else pl.lit(None, table.stored[name]).alias(name)
+            for name in wanted
+        ]
+        return pl.scan_parquet(path, glob=False, hive_partitioning=False).select(cast).filter(kept).select(names).collect()
+    except pl.exceptions.PolarsError as error:
+        if path.name not in damaged:
+            damaged.add(path.name)
+            logger.error("%s is damaged and is passed over: %s", path, str(error).splitlines()[0])
+        return None
