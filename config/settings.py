@@ -45,6 +45,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "fleet.dashboard.csp.ContentSecurityPolicy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
@@ -146,6 +147,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
     "DEFAULT_PAGINATION_CLASS": "fleet.api.pagination.Page",
+    "EXCEPTION_HANDLER": "fleet.api.errors.handle",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "PAGE_SIZE": 100,
 }
@@ -175,6 +177,9 @@ FETTLE_BASE_URL = env.text("FETTLE_BASE_URL", "http://127.0.0.1:8000")
 FETTLE_STORE = env.text("FETTLE_STORE", "parquet")
 FETTLE_STORE_DIR = DATA_DIR / "series"
 FETTLE_FLUSH_S = env.integer("FETTLE_FLUSH_S", 5, 1, 60)
+# Telemetry that the store has not taken yet; above either bound, agents are told to keep it and send it later.
+FETTLE_QUEUE_BATCHES = env.integer("FETTLE_QUEUE_BATCHES", 60_000, 1)
+FETTLE_QUEUE_MB = env.integer("FETTLE_QUEUE_MB", 256, 1, 65_536)
 FETTLE_ADVISOR_WINDOW_S = env.integer("FETTLE_ADVISOR_WINDOW_S", 300, 20, 86_400)
 FETTLE_ADVISOR_PATIENCE_S = env.integer("FETTLE_ADVISOR_PATIENCE_S", 120, 0, 86_400)
 FETTLE_ADVISOR_EVERY_S = env.integer("FETTLE_ADVISOR_EVERY_S", 10, 1, 3600)

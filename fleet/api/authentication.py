@@ -1,0 +1,37 @@
+"""Who calls the API: a program with a token, or a person with a session."""
+
+from datetime import timedelta
+from typing import Final
+
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from fleet.accounts.models import ApiToken, User
+
+USE_NOTED_EVERY: Final = timedelta(minutes=1)
+"""How exact `last_used_at` is: a busy caller does not make a write of each read."""
+
+
+class BearerToken(BaseAuthentication):
+    """`Authorization: Bearer TOKEN`; the token is the request's `auth`."""
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        """The token's user and the token; None without the header; AuthenticationFailed for a token that does not hold."""
+        words = get_authorization_header(request).split()
+        if not words or words[0].lower() != b"bearer":
+            return None
+        if len(words) != 2:
+            raise AuthenticationFailed("Write the header as: Authorization: Bearer TOKEN.")
+        token = ApiToken.of(words[1].decode("latin-1"))
+        if token is None or not token.user.is_active:
+            raise AuthenticationFailed("The token is unknown or was revoked.")
+        now = timezone.now()
+        if token.last_used_at is None or now - token.last_used_at > USE_NOTED_EVERY:
+            ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        """What the answer 401 asks for."""
+        return 'Bearer realm="fettle"'

@@ -1,0 +1,93 @@
+"""What lists may be narrowed by; a value that cannot be is answered 400."""
+
+from typing import Any
+
+import django_filters
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from advisor.finding import SEVERITIES
+from fleet.api.serializers import STATES
+from fleet.findings.models import ADVICE, CONDITIONS, Finding
+from fleet.inventory.models import STALE_AFTER, Gpu, Node
+
+
+def _choices(words: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(word, word) for word in words]
+
+
+def _in_state(state: str, node: str = "") -> Q:
+    """Rows whose node, behind the prefix `node`, is in `state`."""
+    seen = f"{node}last_seen_at"
+    limit = timezone.now() - STALE_AFTER
+    if state == "unknown":
+        return Q(**{f"{seen}__isnull": True})
+    return Q(**{f"{seen}__gte" if state == "ok" else f"{seen}__lt": limit})
+
+
+class NodeFilter(django_filters.FilterSet):  # type: ignore[misc]
+    """Nodes by name, state, and whether they are recordings."""
+
+    name = django_filters.CharFilter(help_text="The exact name.")
+    search = django_filters.CharFilter(field_name="name", lookup_expr="icontains", help_text="A part of the name.")
+    state = django_filters.ChoiceFilter(choices=_choices(STATES), method="in_state")
+    is_recording = django_filters.BooleanFilter(field_name="recording", lookup_expr="exact", exclude=True, method="recorded")
+
+    class Meta:
+        model = Node
+        fields: list[str] = []
+
+    def in_state(self, rows: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
+        """Nodes that are ok, stale or unknown."""
+        return rows.filter(_in_state(value))
+
+    def recorded(self, rows: QuerySet[Node], name: str, value: bool) -> QuerySet[Node]:
+        """Nodes that play a recording, or those that do not."""
+        return rows.exclude(recording="") if value else rows.filter(recording="")
+
+
+class GpuFilter(django_filters.FilterSet):  # type: ignore[misc]
+    """GPUs by node, model, state and bottleneck."""
+
+    node = django_filters.CharFilter(field_name="node__name", help_text="The node's exact name.")
+    uuid = django_filters.CharFilter()
+    model = django_filters.CharFilter(lookup_expr="icontains", help_text="A part of the model's name.")
+    present = django_filters.BooleanFilter()
+    bottleneck = django_filters.CharFilter(field_name="diagnosis__bottleneck")
+    state = django_filters.ChoiceFilter(choices=_choices(STATES), method="in_state")
+
+    class Meta:
+        model = Gpu
+        fields: list[str] = []
+
+    def in_state(self, rows: QuerySet[Gpu], name: str, value: str) -> QuerySet[Gpu]:
+        """GPUs that are ok, stale or unknown."""
+        if value == "unknown":
+            return rows.filter(_in_state(value, "node__") | Q(present=False))
+        return rows.filter(_in_state(value, "node__"), present=True)
+
+
+class FindingFilter(django_filters.FilterSet):  # type: ignore[misc]
+    """Findings by what they say and where; `open=true` leaves out what is resolved."""
+
+    open = django_filters.BooleanFilter(field_name="resolved_at", lookup_expr="isnull")
+    rule = django_filters.CharFilter()
+    severity = django_filters.ChoiceFilter(choices=_choices(SEVERITIES))
+    min_severity = django_filters.ChoiceFilter(choices=_choices(SEVERITIES), method="at_least")
+    condition = django_filters.MultipleChoiceFilter(choices=_choices(CONDITIONS))
+    advice = django_filters.MultipleChoiceFilter(choices=_choices(ADVICE))
+    scope = django_filters.ChoiceFilter(choices=_choices(("gpu", "node", "job", "service", "fleet")))
+    target = django_filters.CharFilter()
+    bottleneck = django_filters.CharFilter()
+    node = django_filters.CharFilter(field_name="node__name", help_text="The node's exact name.")
+    gpu = django_filters.NumberFilter(field_name="gpus", min_value=1, max_value=(1 << 63) - 1, help_text="A GPU's id.")
+    opened_after = django_filters.IsoDateTimeFilter(field_name="opened_at", lookup_expr="gte")
+    opened_before = django_filters.IsoDateTimeFilter(field_name="opened_at", lookup_expr="lt")
+
+    class Meta:
+        model = Finding
+        fields: list[str] = []
+
+    def at_least(self, rows: QuerySet[Finding], name: str, value: Any) -> QuerySet[Finding]:
+        """Findings of this severity and above."""
+        return rows.filter(severity_rank__gte=SEVERITIES.index(value))

@@ -1,0 +1,21 @@
+"""Who may change what."""
+
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from fleet.accounts.models import ApiToken
+
+
+class MayChangeFindings(BasePermission):
+    """Reading is for everyone who is known; changing needs the right to, and a token that may write."""
+
+    message = "This needs the right to change findings, and with a token one that was made with --write."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True for reads, and for writes by a person with the right whose token, if any, may write."""
+        if request.method in SAFE_METHODS:
+            return True
+        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
+            return False
+        return request.user.has_perm("findings.change_finding")

@@ -1,0 +1,194 @@
+"""What the API answers with; names carry the units."""
+
+from typing import Any, cast
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from advisor.finding import SEVERITIES
+from fleet.api import readings
+from fleet.findings.content import Rendered, render
+from fleet.findings.lifecycle import MOVES
+from fleet.findings.models import ADVICE, CONDITIONS, Diagnosis, Finding, Transition
+from fleet.inventory.models import Gpu, Node
+
+STATES = ("ok", "stale", "unknown")
+"""ok: stored lately; stale: not any more; unknown: never, or the GPU is no longer listed by its agent."""
+
+
+def state_of(node: Node) -> str:
+    """One of STATES."""
+    if node.last_seen_at is None:
+        return "unknown"
+    return "stale" if node.is_stale else "ok"
+
+
+class NodeSerializer(serializers.ModelSerializer[Node]):
+    """A machine with GPUs."""
+
+    state = serializers.SerializerMethodField()
+    gpus_total = serializers.IntegerField(read_only=True, help_text="GPUs that the agent lists now.")
+    findings_open = serializers.IntegerField(read_only=True, help_text="Findings that fire now.")
+
+    class Meta:
+        model = Node
+        fields = (
+            "id", "name", "state", "recording", "gpus_total", "findings_open", "cores", "mem_total_bytes", "kernel",
+            "driver_version", "cuda_driver_version", "agent_version", "interval_s", "connected_at", "disconnected_at",
+            "last_seen_at", "clock_skew_s", "created_at",
+        )  # fmt: skip
+
+    @extend_schema_field(serializers.ChoiceField(choices=STATES))
+    def get_state(self, node: Node) -> str:
+        """ok, stale or unknown."""
+        return state_of(node)
+
+
+class DiagnosisSerializer(serializers.ModelSerializer[Diagnosis]):
+    """The newest bottleneck; an empty one means that too little was measured to say."""
+
+    shares = serializers.DictField(child=serializers.FloatField(), help_text="Fractions of the window that sum to 1.")
+
+    class Meta:
+        model = Diagnosis
+        fields = ("bottleneck", "confidence", "shares", "window_start", "window_end")
+
+
+class LatestSerializer(serializers.Serializer[Any]):
+    """The newest readings: `ts` in epoch seconds, values by metric, null where absent."""
+
+    ts = serializers.IntegerField()
+    values = serializers.DictField(child=serializers.FloatField(allow_null=True))
+
+
+class GpuList(serializers.ListSerializer[Gpu]):
+    """Reads the store once for a whole page."""
+
+    def to_representation(self, data: Any) -> list[Any]:
+        """The page's GPUs with their latest readings."""
+        gpus = list(data)
+        cast(dict[str, Any], self.context)["latest"] = readings.latest([gpu.pk for gpu in gpus])
+        return super().to_representation(gpus)
+
+
+class GpuSerializer(serializers.ModelSerializer[Gpu]):
+    """One GPU; its id is the `entity` of its series."""
+
+    node_name = serializers.CharField(source="node.name", read_only=True)
+    recording = serializers.CharField(source="node.recording", read_only=True)
+    state = serializers.SerializerMethodField()
+    bottleneck = DiagnosisSerializer(source="diagnosis", read_only=True, allow_null=True)
+    latest = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Gpu
+        list_serializer_class = GpuList
+        fields = (
+            "id", "node", "node_name", "recording", "uuid", "index", "model", "state", "present", "bottleneck", "latest",
+            "pci_bus_id", "compute_capability", "mem_total_bytes", "power_limit_w", "power_limit_default_w",
+            "sm_clock_max_mhz", "mem_clock_max_mhz", "pcie_link_gen_max", "pcie_link_width_max", "nvlink_links",
+            "nvlink_bytes_per_s_per_link", "mig_mode", "created_at",
+        )  # fmt: skip
+
+    @extend_schema_field(serializers.ChoiceField(choices=STATES))
+    def get_state(self, gpu: Gpu) -> str:
+        """ok, stale or unknown."""
+        return state_of(gpu.node) if gpu.present else "unknown"
+
+    @extend_schema_field(LatestSerializer(allow_null=True))
+    def get_latest(self, gpu: Gpu) -> readings.Latest | None:
+        """The newest readings; null when nothing was stored in the last minute."""
+        if "latest" not in self.context:
+            cast(dict[str, Any], self.context)["latest"] = readings.latest([gpu.pk])
+        found: readings.Latest | None = self.context["latest"].get(gpu.pk)
+        return found
+
+
+class EvidenceSerializer(serializers.Serializer[Any]):
+    """One measured number beside the threshold that it passed."""
+
+    name = serializers.CharField()
+    value = serializers.FloatField(allow_null=True)
+    unit = serializers.CharField(allow_blank=True)
+    threshold = serializers.FloatField(allow_null=True)
+    comparison = serializers.CharField(allow_blank=True)
+
+
+class ChangeSerializer(serializers.Serializer[Any]):
+    """One step to take; nothing is run by itself."""
+
+    kind = serializers.ChoiceField(choices=("diff", "flag", "env", "command", "config"))
+    text = serializers.CharField()
+
+
+class GainSerializer(serializers.Serializer[Any]):
+    """The speed to expect as a ratio to today's."""
+
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+    basis = serializers.CharField(allow_blank=True)
+
+
+class RenderedSerializer(serializers.Serializer[Any]):
+    """What a finding says, in the language that the request accepts."""
+
+    title = serializers.CharField()
+    summary = serializers.CharField(allow_blank=True)
+    evidence = EvidenceSerializer(many=True)
+    change = ChangeSerializer(many=True)
+    expected_gain = GainSerializer(allow_null=True)
+    risk = serializers.CharField(allow_blank=True)
+    rollback = serializers.CharField(allow_blank=True)
+    verify = serializers.CharField(allow_blank=True)
+    sources = serializers.ListField(child=serializers.CharField())
+
+
+class FindingSerializer(serializers.ModelSerializer[Finding]):
+    """One rule's verdict on one target, from its opening to its end."""
+
+    severity = serializers.ChoiceField(choices=SEVERITIES, read_only=True)
+    condition = serializers.ChoiceField(choices=CONDITIONS, read_only=True)
+    advice = serializers.ChoiceField(choices=ADVICE, read_only=True)
+    node_name = serializers.CharField(source="node.name", read_only=True, allow_null=True, default=None)
+    gpus = serializers.SerializerMethodField()
+    state = serializers.SerializerMethodField()
+    says = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Finding
+        fields = (
+            "id", "rule", "severity", "scope", "target", "node", "node_name", "gpus", "state", "bottleneck", "confidence",
+            "recoverable", "condition", "advice", "says", "origin", "seen_total", "opened_at", "last_seen_at", "resolved_at",
+        )  # fmt: skip
+
+    def get_gpus(self, finding: Finding) -> list[int]:
+        """The ids of the GPUs that it is about."""
+        return [gpu.pk for gpu in finding.gpus.all()]
+
+    @extend_schema_field(serializers.ChoiceField(choices=STATES))
+    def get_state(self, finding: Finding) -> str:
+        """ok, stale or unknown: whether its node still reports."""
+        return state_of(finding.node) if finding.node else "unknown"
+
+    @extend_schema_field(RenderedSerializer)
+    def get_says(self, finding: Finding) -> dict[str, Any]:
+        """Title, summary, evidence, the exact change, gain, risk, rollback, verification."""
+        says: Rendered = render(finding)
+        return dict(RenderedSerializer(says).data)
+
+
+class TransitionSerializer(serializers.ModelSerializer[Transition]):
+    """A finding changed state."""
+
+    by = serializers.CharField(source="by.username", read_only=True, allow_null=True, default=None)
+
+    class Meta:
+        model = Transition
+        fields = ("id", "axis", "before", "after", "at", "by", "note")
+
+
+class MoveSerializer(serializers.Serializer[Any]):
+    """What a person makes of the advice."""
+
+    after = serializers.ChoiceField(choices=sorted({after for allowed in MOVES.values() for after in allowed}))
+    note = serializers.CharField(max_length=500, required=False, allow_blank=True, default="")

@@ -1,0 +1,19 @@
+"""Paths under /api/v1/."""
+
+from django.urls import path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from rest_framework.routers import SimpleRouter
+
+from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, SeriesView
+
+router = SimpleRouter()
+router.register("nodes", NodeViewSet)
+router.register("gpus", GpuViewSet)
+router.register("findings", FindingViewSet)
+
+urlpatterns = [
+    *router.urls,
+    path("series/", SeriesView.as_view(), name="series"),
+    path("schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("docs/", SpectacularSwaggerSplitView.as_view(), name="docs"),
+]

@@ -1,0 +1,123 @@
+"""The REST API under /api/v1/."""
+
+from typing import Any
+
+from django.db.models import Count, Q
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_view
+from rest_framework import status
+from rest_framework.decorators import action
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
+from rest_framework.views import APIView
+from rest_framework.viewsets import ReadOnlyModelViewSet
+
+from fleet.api import readings, series
+from fleet.api.filters import FindingFilter, GpuFilter, NodeFilter
+from fleet.api.permissions import MayChangeFindings
+from fleet.api.serializers import (
+    FindingSerializer,
+    GpuSerializer,
+    MoveSerializer,
+    NodeSerializer,
+    TransitionSerializer,
+)
+from fleet.findings.lifecycle import advise_transition
+from fleet.findings.models import Finding, Transition
+from fleet.inventory.models import Gpu, Node
+
+
+@extend_schema_view(list=extend_schema(summary="List nodes"), retrieve=extend_schema(summary="One node"))
+class NodeViewSet(ReadOnlyModelViewSet[Node]):
+    """Machines with GPUs."""
+
+    serializer_class = NodeSerializer
+    filterset_class = NodeFilter
+    queryset = Node.objects.annotate(
+        gpus_total=Count("gpus", filter=Q(gpus__present=True), distinct=True),
+        findings_open=Count("findings", filter=Q(findings__condition="firing"), distinct=True),
+    ).order_by("name")
+
+
+@extend_schema_view(list=extend_schema(summary="List GPUs"), retrieve=extend_schema(summary="One GPU"))
+class GpuViewSet(ReadOnlyModelViewSet[Gpu]):
+    """GPUs with their latest readings and bottleneck."""
+
+    serializer_class = GpuSerializer
+    filterset_class = GpuFilter
+    queryset = Gpu.objects.select_related("node", "diagnosis").order_by("node__name", "index", "id")
+
+
+@extend_schema_view(list=extend_schema(summary="List findings"), retrieve=extend_schema(summary="One finding"))
+class FindingViewSet(ReadOnlyModelViewSet[Finding]):
+    """What the rules found, strongest first."""
+
+    serializer_class = FindingSerializer
+    filterset_class = FindingFilter
+    permission_classes = [*ReadOnlyModelViewSet.permission_classes, MayChangeFindings]
+    queryset = (
+        Finding.objects.select_related("node").prefetch_related("gpus").order_by("-severity_rank", "-recoverable", "rule", "id")
+    )
+
+    @extend_schema(summary="A finding's history", responses=TransitionSerializer(many=True), filters=False)
+    @action(detail=True, pagination_class=None)
+    def transitions(self, request: Request, pk: str) -> Response:
+        """Every change of the finding's condition and of its advice, oldest first."""
+        rows = Transition.objects.filter(finding=self.get_object()).select_related("by").order_by("at", "id")
+        return Response(TransitionSerializer(rows, many=True).data)
+
+    @extend_schema(
+        summary="Move the advice",
+        request=MoveSerializer,
+        responses={
+            201: TransitionSerializer,
+            409: OpenApiResponse(OpenApiTypes.OBJECT, "The advice cannot go there from where it is."),
+        },
+    )
+    @transitions.mapping.post
+    def move(self, request: Request, pk: str) -> Response:
+        """Accept, dismiss or apply the advice, or propose it anew."""
+        asked = MoveSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        user = request.user if request.user.is_authenticated else None
+        written = advise_transition(self.get_object(), asked.validated_data["after"], user, asked.validated_data["note"])
+        return Response(TransitionSerializer(written).data, status=status.HTTP_201_CREATED)
+
+    def get_serializer_class(self) -> type[BaseSerializer[Any]]:
+        """The serializer of a move for moves, of findings otherwise."""
+        return MoveSerializer if self.action == "move" else super().get_serializer_class()
+
+
+class SeriesView(APIView):
+    """Readings over time."""
+
+    @extend_schema(
+        summary="Readings of one GPU or node over time",
+        parameters=[series.SeriesQuery],
+        responses={
+            200: OpenApiResponse(
+                {
+                    "type": "object",
+                    "required": ["ts"],
+                    "properties": {"ts": {"type": "array", "items": {"type": "integer"}}},
+                    "additionalProperties": {"type": "array", "items": {"type": "number", "nullable": True}},
+                },
+                "`ts` is the start of each bucket in epoch seconds; beside it one list a metric, null where absent.",
+                [OpenApiExample("Two metrics", {"ts": [0, 10], "power_w": [312.5, None], "sm_active": [0.91, 0.9]})],
+            ),
+            400: OpenApiResponse(OpenApiTypes.OBJECT, "What of the query does not fit, by parameter."),
+            404: OpenApiResponse(OpenApiTypes.OBJECT, "No such GPU or node."),
+        },
+    )
+    def get(self, request: Request) -> Response:
+        """Means (of counters: the last value) in buckets of `step_s`; a bucket without a sample is null."""
+        query = series.SeriesQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        asked = query.validated_data
+        if not series.exists(asked["scope"], asked["entity"]):
+            raise NotFound(f"There is no {asked['scope']} {asked['entity']}.")
+        return Response(
+            readings.columns(asked["scope"], asked["entity"], asked["metrics"], asked["start"], asked["end"], asked["step_s"])
+        )
