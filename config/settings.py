@@ -176,6 +176,7 @@ FETTLE_BASE_URL = env.text("FETTLE_BASE_URL", "http://127.0.0.1:8000")
 # Where telemetry lies, how long the advisor looks back, how often it looks.
 FETTLE_STORE = env.text("FETTLE_STORE", "parquet")
 FETTLE_STORE_DIR = DATA_DIR / "series"
+FETTLE_RETAIN_RAW_H = env.integer("FETTLE_RETAIN_RAW_H", 24, 1, 8784)
 FETTLE_FLUSH_S = env.integer("FETTLE_FLUSH_S", 5, 1, 60)
 # Telemetry that the store has not taken yet; above either bound, agents are told to keep it and send it later.
 FETTLE_QUEUE_BATCHES = env.integer("FETTLE_QUEUE_BATCHES", 60_000, 1)

@@ -1,9 +1,14 @@
 """Merging: small files of the last minutes to five-minute files, those to settled hours. One process at a time."""
 
+import argparse
 import logging
+import os
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Final
@@ -12,7 +17,7 @@ import polars as pl
 
 from fleet.store import disk
 from fleet.store.columns import MAX_KEY, Table
-from fleet.store.layout import DAMAGED, HOUR_S, Day, File, FileSet, Hour, days, read_day
+from fleet.store.layout import DAMAGED, HOUR_S, TRASH, Day, File, FileSet, Hour, days, read_day
 from fleet.store.reader import read_files
 from fleet.store.series import StoreError
 
@@ -25,8 +30,6 @@ SLOT_S: Final = 300
 LATE_S: Final = 3600
 """A settled hour takes in what came late once nothing more came for so long, or once LATE_SETS sets wait."""
 LATE_SETS: Final = 12
-SHARD: Final = {"b": 250, "c": 250}
-"""Entities a shard."""
 ROW_GROUP: Final = {"b": 15_000, "c": 18_000}
 
 
@@ -69,23 +72,20 @@ def compact(engine: "ParquetSeries", now: float, go_on: Callable[[], bool] = lam
                     if not go_on():
                         return done
                     done.merges += _merge(table, merge)
-            done.deleted += _delete(root, engine.grace_s)
+            done.deleted += sum(_unlink(*old) for old in list(_expired(root, engine.grace_s)))
     return done
 
 
 def is_due(engine: "ParquetSeries", now: float) -> bool:
     """True when `compact` would find something to merge or to delete."""
-    for scope in engine.tables:
-        root = engine.root / scope
-        if any(True for level in ("b", "c") for _ in due(root, level, now)):
-            return True
-        if any(hour.superseded for path in days(root, 0, MAX_KEY) for hour in read_day(path).hours.values()):
-            return True
-    return False
+    roots = [engine.root / scope for scope in engine.tables if (engine.root / scope).is_dir()]
+    return any(any(due(root, "b", now)) or any(due(root, "c", now)) or any(_expired(root, engine.grace_s)) for root in roots)
 
 
 def repair(root: Path) -> None:
-    """Remove what a killed writer or compactor left half made. The caller holds the compactor's lock."""
+    """Remove what a killed writer, compactor or prune left half made. The caller holds the compactor's lock."""
+    for trash in root.glob(f"{TRASH}*"):
+        shutil.rmtree(trash, ignore_errors=True)
     with disk.locked(root / "write.lock"):  # nobody is writing: every temporary file of a flush is an orphan
         listed = [read_day(path) for path in days(root, 0, MAX_KEY)]
         for day in listed:
@@ -133,14 +133,12 @@ def _slot(one: FileSet) -> int:
 
 def _settled(hour: Hour, number: int, now: float) -> Iterator[list[FileSet]]:
     """The whole hour once it is over and its flushes are merged; again when enough came late."""
-    if (number + 1) * HOUR_S + SLOT_S > now or not hour.live or any(one.first.level == "a" for one in hour.live):
+    merged = list(takewhile(lambda one: one.first.level != "a", hour.live))
+    late = [one for one in merged if one.first.level == "b"]
+    if (number + 1) * HOUR_S + SLOT_S > now or not late:
         return
-    late = [one for one in hour.live if one.first.level == "b"]
-    if not late:
-        return
-    first_time = len(late) == len(hour.live)
-    if first_time or len(late) >= LATE_SETS or late[-1].first.q1 / 1000 + LATE_S <= now:
-        yield hour.live
+    if len(late) == len(merged) or len(late) >= LATE_SETS or late[-1].first.q1 / 1000 + LATE_S <= now:
+        yield merged
 
 
 def _merge(table: Table, merge: Merge) -> bool:
@@ -150,7 +148,7 @@ def _merge(table: Table, merge: Merge) -> bool:
     everything = pl.lit(True)
     paths = [merge.day / file.name for file in files]
     entities = read_files(table, paths, everything, ["entity"], damaged)["entity"].unique().sort()
-    size = SHARD[merge.level]
+    size = _shard(merge.level, len(entities))
     chunks = [entities.slice(start, size) for start in range(0, len(entities), size)]
     whole = File(
         merge.level,
@@ -187,6 +185,11 @@ def _merge(table: Table, merge: Merge) -> bool:
     return True
 
 
+def _shard(level: str, entities: int) -> int:
+    """Entities a shard: few files for a large fleet's five minutes, small memory for its hours."""
+    return min(1000, max(250, entities // 10)) if level == "b" else 250
+
+
 def encode(table: Table, rows: pl.DataFrame, row_group: int) -> memoryview:
     """A merged file's bytes; a metric without any value is left out."""
     from fleet.store.parquet import encode as parquet
@@ -204,20 +207,38 @@ def _set_aside(day: Path, names: set[str]) -> None:
     disk.sync_directory(day)
 
 
-def _delete(root: Path, grace_s: float) -> int:
-    """Remove sets that a merge took the place of long enough ago; how many files."""
-    deleted = 0
+def _expired(root: Path, grace_s: float) -> Iterator[tuple[Path, FileSet]]:
+    """Sets that a merge took the place of long enough ago: no reader can still be about to open them."""
     for path in days(root, 0, MAX_KEY):
         for hour in read_day(path).hours.values():
             for old, by in hour.superseded:
                 with suppress(FileNotFoundError):
-                    made = max((path / file.name).stat().st_mtime for file in by.files)
-                    if made + grace_s <= time():
-                        deleted += _unlink(path, old)
-    return deleted
+                    if max((path / file.name).stat().st_mtime for file in by.files) + grace_s <= time():
+                        yield path, old
 
 
 def _unlink(day: Path, one: FileSet) -> int:
     for file in one.files:
         (day / file.name).unlink(missing_ok=True)
     return len(one.files)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run once over a directory, in a process of its own: memory that a merge took goes back to the system."""
+    parser = argparse.ArgumentParser(prog="fleet.store.compact", description=main.__doc__)
+    parser.add_argument("root", type=Path)
+    options = parser.parse_args(argv)
+    from fleet.store.parquet import ParquetSeries
+
+    parent = os.getppid()
+    try:
+        compact(ParquetSeries(options.root), time(), go_on=lambda: os.getppid() == parent)
+    except StoreError as error:
+        logger.error("%s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="{asctime} {levelname:<7} {name}: {message}", style="{")
+    sys.exit(main())

@@ -23,6 +23,7 @@ HOUR_S: Final = 3600
 DAY_S: Final = 86_400
 DAMAGED: Final = ".damaged"
 TMP: Final = ".tmp"
+TRASH: Final = ".trash-"
 
 _NAME = re.compile(r"([abc])-(\d{1,10})-(\d{1,10})-q(\d{1,16})-(\d{1,16})-s(\d{1,5})of(\d{1,5})-e(\d{1,10})-(\d{1,10})\.parquet")
 

@@ -5,7 +5,6 @@ says why it lies as it does; layout.py has the names.
 """
 
 import logging
-import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -19,7 +18,7 @@ import polars as pl
 from fleet.store import disk
 from fleet.store.buckets import buckets, check
 from fleet.store.columns import MAX_KEY, Table, tables
-from fleet.store.layout import DAY_S, HOUR_S, File, day_of, days, read_day
+from fleet.store.layout import DAY_S, HOUR_S, TRASH, File, day_of, days, read_day
 from fleet.store.reader import Reader
 from fleet.store.series import StoreError
 from wire.metrics import METRICS, Metric, Scope
@@ -94,20 +93,22 @@ class ParquetSeries:
 
     def prune(self, before: int) -> int:
         """As Series.prune: days that end by `before` leave in one rename each, then their bytes are freed."""
+        disk.make_directory(self.root)
+        try:
+            with disk.locked(self.root / "compact.lock"):
+                return sum(self._prune(scope, before) for scope in self.tables)
+        except OSError as error:
+            raise StoreError(f"Old days in {self.root} cannot be removed: {error.strerror or error}.") from error
+
+    def _prune(self, scope: Scope, before: int) -> int:
         freed = 0
-        for scope in self.tables:
-            root = self.root / scope
-            for day in days(root, 0, before // DAY_S * DAY_S):
-                trash = root / f".trash-{day.name}-{os.getpid()}"
-                try:
-                    with self._writing(scope):
-                        day.rename(trash)
-                except FileNotFoundError:
-                    continue
-                except OSError as error:
-                    raise StoreError(f"{day} cannot be removed: {error.strerror or error}.") from error
-                freed += sum(entry.stat().st_size for entry in trash.iterdir())
-                shutil.rmtree(trash, ignore_errors=True)
+        root = self.root / scope
+        for day in days(root, 0, before // DAY_S * DAY_S):
+            trash = root / f"{TRASH}{day.name}-{time.time_ns()}"
+            with self._writing(scope):
+                day.rename(trash)
+            freed += sum(entry.stat().st_size for entry in trash.iterdir())
+            shutil.rmtree(trash)
         return freed
 
     # For the compactor
