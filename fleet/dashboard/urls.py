@@ -1,0 +1,21 @@
+"""The pages and the JSON fragments that their scripts ask for."""
+
+from django.contrib.auth import views as auth
+from django.urls import include, path
+
+from fleet.dashboard.views import findings, gpus, nodes, overview
+
+urlpatterns = [
+    path("", overview.overview, name="overview"),
+    path("fleet.json", overview.heat_map, name="heat-map"),
+    path("nodes/<path:name>/", nodes.node, name="node"),
+    path("gpus/<int:gpu_id>/", gpus.gpu, name="gpu"),
+    path("gpus/<int:gpu_id>/series.json", gpus.series, name="gpu-series"),
+    path("findings/", findings.findings, name="findings"),
+    path("findings/<int:finding_id>/", findings.finding, name="finding"),
+    path("findings/<int:finding_id>/evidence.json", findings.evidence, name="finding-evidence"),
+    path("findings/<int:finding_id>/decide/", findings.decide, name="finding-decide"),
+    path("login/", auth.LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True), name="login"),
+    path("logout/", auth.LogoutView.as_view(), name="logout"),
+    path("i18n/", include("django.conf.urls.i18n")),
+]

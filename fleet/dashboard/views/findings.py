@@ -1,0 +1,150 @@
+"""Findings: the list with its filters, one in full with its evidence, and what people decide about it."""
+
+import time
+from typing import Any, Final
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required, permission_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext, pgettext_lazy
+from django.views.decorators.http import require_POST, require_safe
+
+from advisor.finding import SEVERITIES
+from fleet.accounts.models import User
+from fleet.dashboard import charts, words
+from fleet.dashboard.evidence import charted, lines_of, span_of
+from fleet.dashboard.listing import filtered, line
+from fleet.findings.lifecycle import MOVES, MoveError, advise_transition
+from fleet.findings.models import CONDITIONS, Finding
+from fleet.inventory.models import Node
+
+A_PAGE = 50
+
+
+@login_required
+@require_safe
+def findings(request: HttpRequest) -> HttpResponse:
+    """The page `/findings/`."""
+    found, chosen = filtered(request.GET.dict())
+    page = Paginator(found.select_related("node").prefetch_related("gpus"), A_PAGE).get_page(request.GET.get("page"))
+    query = request.GET.copy()
+    query.pop("page", None)
+    return render(
+        request,
+        "dashboard/findings.html",
+        {
+            "section": "findings",
+            "lines": [line(finding, with_gpus=True) for finding in page.object_list],
+            "page": page,
+            "chosen": chosen,
+            "query": query.urlencode(),
+            "severities": [(slug, words.word(words.SEVERITY, slug)) for slug in reversed(SEVERITIES)],
+            "conditions": [(slug, words.word(words.CONDITION, slug)) for slug in CONDITIONS],
+            "rules": list(Finding.objects.order_by("rule").values_list("rule", flat=True).distinct()),
+            "nodes": list(Node.objects.filter(findings__isnull=False).distinct().values_list("name", flat=True)),
+            "recordings": sum(1 for finding in page.object_list if finding.node and finding.node.recording),
+        },
+    )
+
+
+@login_required
+@require_safe
+def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
+    """The page `/findings/<id>/`."""
+    found = get_object_or_404(Finding.objects.select_related("node"), pk=finding_id)
+    gpus = list(found.gpus.select_related("node")[:64])
+    shown = line(found)
+    return render(
+        request,
+        "dashboard/finding.html",
+        {
+            "section": "findings",
+            "finding": found,
+            "line": shown,
+            "text": shown.text,
+            "gpus": gpus,
+            "stale": found.node is not None and found.node.is_stale,
+            "recordings": int(bool(found.node and found.node.recording)),
+            "scope": words.word(words.SCOPE, found.scope),
+            "confidence": words.word(words.CONFIDENCE, found.confidence),
+            "condition": words.word(words.CONDITION, found.condition),
+            "advice": words.word(words.ADVICE, found.advice),
+            "means": words.word(words.BOTTLENECK_MEANS, found.bottleneck) if found.bottleneck else "",
+            "evidence": [
+                {"line": row, "label": words.evidence(row.name), "sign": SIGNS.get(row.comparison, row.comparison)}
+                for row in shown.text.evidence
+            ],
+            "charts": [
+                {"scope": scope, "metric": name, "label": words.metric(name, scope)} for scope, name in charted(shown.text)
+            ],
+            "change": [{"line": row, "kind": words.word(words.CHANGE_KIND, row.kind)} for row in shown.text.change],
+            "history": history(found),
+            "steps": [(slug, STEPS[slug]) for slug in MOVES.get(found.advice, ())] if found.resolved_at is None else [],
+            "may_decide": request.user.has_perm("findings.change_finding"),
+        },
+    )
+
+
+SIGNS: Final = {">=": "≥", "<=": "≤"}
+STEPS: Final = {
+    "accepted": pgettext_lazy("button", "Accept"),
+    "dismissed": pgettext_lazy("button", "Dismiss"),
+    "applied": pgettext_lazy("button", "Mark as applied"),
+    "proposed": pgettext_lazy("button", "Propose again"),
+}
+
+
+def history(found: Finding) -> list[dict[str, Any]]:
+    """Every change of state, the newest first."""
+    states = words.CONDITION | words.ADVICE
+    return [
+        {
+            "row": row,
+            "axis": words.word(words.AXIS, row.axis),
+            "before": words.word(states, row.before) if row.before else "",
+            "after": words.word(states, row.after),
+        }
+        for row in found.transitions.select_related("by").order_by("-at", "-id")[:200]
+    ]
+
+
+@login_required
+@require_safe
+def evidence(request: HttpRequest, finding_id: int) -> JsonResponse:
+    """The evidence's metrics around the finding: one figure a metric, one line a GPU."""
+    found = get_object_or_404(Finding.objects.select_related("node"), pk=finding_id)
+    span = span_of(found, int(time.time()))
+    marks = {gettext("opened"): int(found.opened_at.timestamp())}
+    if found.resolved_at is not None:
+        marks[gettext("resolved")] = int(found.resolved_at.timestamp())
+    figures = [
+        {
+            "metric": name,
+            "figure": charts.evidence_figure(scope, name, lines_of(found, scope, name, span), span, marks),
+        }
+        for scope, name in charted(line(found).text)
+    ]
+    response = JsonResponse({"figures": figures})
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+@login_required
+@permission_required("findings.change_finding", raise_exception=True)
+@require_POST
+def decide(request: HttpRequest, finding_id: int) -> HttpResponse:
+    """Take one decision about the advice, then show the finding again."""
+    found = get_object_or_404(Finding, pk=finding_id)
+    shown, after = request.POST.get("before", ""), request.POST.get("after", "")
+    user = request.user if isinstance(request.user, User) else None
+    try:
+        if found.advice != shown or found.resolved_at is not None:
+            raise MoveError
+        advise_transition(found, after, user, note=request.POST.get("note", "").strip())
+    except MoveError:
+        messages.warning(
+            request, gettext("That was not done: the advice has moved on, or the finding has ended. Its state is below.")
+        )
+    return redirect("finding", finding_id)

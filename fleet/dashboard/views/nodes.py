@@ -1,0 +1,130 @@
+"""One node: its GPUs with what they do now, its host, its processes, what happened, what it cannot say."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from fleet.dashboard import cells, readings, words
+from fleet.dashboard.listing import OPEN, grouped
+from fleet.inventory.models import Absence, Gpu, Node, Refusal
+
+EVENTS_SHOWN = 50
+
+
+@login_required
+@require_safe
+def node(request: HttpRequest, name: str) -> HttpResponse:
+    """The page `/nodes/<name>/`."""
+    found = get_object_or_404(Node, name=name)
+    gpus = list(
+        found.gpus.select_related("diagnosis").annotate(
+            open_findings=Count("findings", filter=Q(findings__resolved_at=None, findings__condition__in=("firing", "noisy")))
+        )
+    )
+    absences = list(cells.open_absences(found.pk).select_related("gpu"))
+    stale = found.is_stale
+    ids = [gpu.pk for gpu in gpus]
+    return render(
+        request,
+        "dashboard/node.html",
+        {
+            "section": "fleet",
+            "node": found,
+            "stale": stale,
+            "recordings": int(bool(found.recording)),
+            "rows": gpu_rows(gpus, {} if stale else readings.newest("gpu", ids), absences, stale),
+            "columns": [(name, words.SHORT.get(name) or words.metric(name), words.metric(name)) for name in cells.GPU_COLUMNS],
+            "host": host_cells(found, absences, stale),
+            "processes": [] if stale else process_rows(gpus),
+            "findings": grouped(found.findings.filter(OPEN)),
+            "events": event_rows(found),
+            "absences": absence_rows(absences),
+            "refusals": [
+                {"row": row, "means": words.word(words.REFUSAL, row.code)}
+                for row in Refusal.objects.filter(node_name=found.name).order_by("-total")
+            ],
+            "connected": found.connected_at is not None
+            and (found.disconnected_at is None or found.disconnected_at < found.connected_at),
+            "now": timezone.now(),
+        },
+    )
+
+
+def gpu_rows(gpus: Sequence[Gpu], newest: dict[int, readings.Row], absences: list[Absence], stale: bool) -> list[dict[str, Any]]:
+    """One row a GPU: its cells, its bottleneck, its open findings."""
+    why = cells.reasons(absences)
+    rows = []
+    for gpu in gpus:
+        silent = stale or not gpu.present
+        row = newest.get(gpu.pk)
+        diagnosis = getattr(gpu, "diagnosis", None)
+        rows.append(
+            {
+                "gpu": gpu,
+                "silent": silent or row is None,
+                "cells": cells.cells("gpu", cells.GPU_COLUMNS, row, why, gpu.pk, silent),
+                "bottleneck": words.word(words.BOTTLENECK, diagnosis.bottleneck) if diagnosis else None,
+                "slug": diagnosis.bottleneck if diagnosis else "",
+                "findings": getattr(gpu, "open_findings", 0),
+            }
+        )
+    return rows
+
+
+def host_cells(node: Node, absences: list[Absence], stale: bool) -> list[cells.Cell]:
+    """The host's values, its counters as rates."""
+    row = {} if stale else readings.host(node.pk)
+    why = cells.reasons(absences)
+    silent = stale or not row
+    made = cells.cells("host", cells.HOST_ROWS, row or None, why, None, silent)
+    for name, counter in readings.HOST_RATES.items():
+        value = None if silent else row.get(name)
+        if value is not None:
+            reason = ""
+        elif silent:
+            reason = str(words.NO_NEW_SAMPLE)
+        else:
+            reason = why.get((None, counter), str(words.REASON["no_previous"]))
+        made.append(cells.Cell(name, words.metric(counter, "host"), "bytes_per_second", value, reason))
+    return made
+
+
+def process_rows(gpus: Sequence[Gpu]) -> list[dict[str, Any]]:
+    """One row a process that holds one of the GPUs, with the indices of those."""
+    index = {gpu.pk: gpu.index for gpu in gpus}
+    rows = readings.processes(list(index))
+    return [row | {"indices": sorted(index[gpu] for gpu in row["gpus"])} for row in rows]
+
+
+def event_rows(node: Node) -> list[dict[str, Any]]:
+    """The newest events."""
+    events = node.events.select_related("gpu")[:EVENTS_SHOWN]
+    return [{"event": event, "kind": words.word(words.EVENT, event.kind)} for event in events]
+
+
+def absence_rows(absences: list[Absence]) -> list[dict[str, Any]]:
+    """Absences of one metric for one reason drawn together, with the GPUs that they are of."""
+    rows: dict[tuple[bool, str, str], dict[str, Any]] = {}
+    for absence in absences:
+        scope = "gpu" if absence.gpu_id else "host"
+        key = (bool(absence.gpu_id), absence.metric, absence.reason)
+        row = rows.setdefault(
+            key,
+            {
+                "metric": words.metric(absence.metric, scope),
+                "name": absence.metric,
+                "reason": words.word(words.REASON, absence.reason),
+                "since": absence.since,
+                "indices": [],
+            },
+        )
+        row["since"] = min(row["since"], absence.since)
+        if absence.gpu is not None:
+            row["indices"].append(absence.gpu.index)
+    return list(rows.values())

@@ -1,0 +1,40 @@
+// The GPU page: live values, and the charts of the last hours, asked for anew every ten seconds.
+import { draw } from "./charts.js";
+import { connect, fill } from "./live.js";
+
+const now = document.getElementById("now");
+connect({ subscribe: "gpu", id: Number(now.dataset.gpu) }, (frame) => fill(now, frame.metrics, frame.age_s));
+
+const charts = document.getElementById("charts");
+const missing = document.getElementById("missing");
+const hours = document.getElementById("hours");
+
+async function load() {
+  const chosen = hours.querySelector('[aria-pressed="true"]').dataset.hours;
+  try {
+    const answer = await fetch(`${charts.dataset.url}?hours=${chosen}`);
+    if (!answer.ok) throw new Error(answer.statusText);
+    const { figures, missing: lines } = await answer.json();
+    for (const [slug, figure] of Object.entries(figures)) {
+      draw(charts.querySelector(`[data-chart="${slug}"]`), figure, charts.dataset.empty);
+    }
+    missing.textContent = lines.length
+      ? `${missing.dataset.head} ${lines.map((line) => `${line.metric} (${line.reason})`).join(", ")}`
+      : "";
+  } catch {
+    missing.textContent = charts.dataset.failed;
+  }
+}
+
+async function turn() {
+  if (!document.hidden) await load();
+  setTimeout(turn, 10000);
+}
+
+hours.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-hours]");
+  if (!button) return;
+  for (const other of hours.children) other.setAttribute("aria-pressed", String(other === button));
+  load();
+});
+turn();
