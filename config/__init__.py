@@ -1,5 +1,5 @@
-"""Wiring. The Celery application is loaded with the package, so that every process of ours sends tasks to the same broker."""
+"""Wiring only. Importing it makes the Celery application current, so that web processes can send tasks."""
 
-from config.celery import app as celery_app
+from config.celery import app as celery
 
-__all__ = ["celery_app"]
+__all__ = ["celery"]

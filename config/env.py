@@ -1,4 +1,7 @@
-"""Settings from the environment, read loudly: a value that cannot be understood stops the start."""
+"""Settings from the environment, read loudly: a value that cannot be understood stops the start.
+
+Every read says what it is `about`: docs/reference/settings.md is generated from these calls.
+"""
 
 import os
 from pathlib import Path
@@ -8,7 +11,7 @@ class SettingError(Exception):
     """An environment variable is missing or cannot be understood; the message says which and how to set it."""
 
 
-def text(name: str, default: str | None = None) -> str:
+def text(name: str, default: str | None = None, *, about: str) -> str:
     """The variable's text; SettingError when it is unset and there is no default."""
     value = os.environ.get(name, default)
     if value is None:
@@ -16,7 +19,7 @@ def text(name: str, default: str | None = None) -> str:
     return value
 
 
-def boolean(name: str, default: bool) -> bool:
+def boolean(name: str, default: bool, *, about: str) -> bool:
     """True for 1, true, yes, on; False for 0, false, no, off and the empty string."""
     value = os.environ.get(name)
     if value is None:
@@ -28,7 +31,7 @@ def boolean(name: str, default: bool) -> bool:
     raise SettingError(f"{name}={value!r} is neither yes nor no; use 1 or 0.")
 
 
-def integer(name: str, default: int, low: int = 0, high: int = 1 << 31) -> int:
+def integer(name: str, default: int, low: int = 0, high: int = 1 << 31, *, about: str) -> int:
     """A whole number between `low` and `high`."""
     value = os.environ.get(name)
     if value is None:
@@ -42,17 +45,19 @@ def integer(name: str, default: int, low: int = 0, high: int = 1 << 31) -> int:
     return number
 
 
-def words(name: str, default: str = "") -> list[str]:
+def words(name: str, default: str = "", *, about: str) -> list[str]:
     """A list separated by commas; empty words are dropped."""
     return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
 
 
-def secret(name: str, file: Path) -> str:
-    """The variable, else the first line of `file`; SettingError when neither is there."""
+def secret(name: str, file: Path, *, about: str) -> str:
+    """The variable, else the first line of `file`; SettingError when neither holds 32 characters or more."""
     value = os.environ.get(name)
-    if value is not None:
-        return value
-    try:
-        return file.read_text().strip()
-    except FileNotFoundError:
-        raise SettingError(f"{name} is not set and {file} does not exist; `make up` writes one.") from None
+    if value is None:
+        try:
+            value = file.read_text().strip()
+        except FileNotFoundError:
+            raise SettingError(f"{name} is not set and {file} does not exist; `make up` writes one.") from None
+    if len(value) < 32:
+        raise SettingError(f"{name} is empty or shorter than 32 characters; anybody could guess it.")
+    return value

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Debian's packages that the tests use. As root they are installed; otherwise the missing ones are named.
+# None may leave a daemon running: policy-rc.d keeps package scripts from starting services.
+set -eu
+needed="chromium gettext"
+missing=""
+for package in $needed; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "fettle: the tests need these Debian packages:$missing. Install them: sudo apt-get install$missing" >&2
+    exit 1
+fi
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    trap 'rm -f "$policy"' EXIT
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# shellcheck disable=SC2086 # a list of words
+apt-get install -y -qq --no-install-recommends $missing >/dev/null
