@@ -1,0 +1,87 @@
+"""Where store windows meet the advisor: one judgement of the whole fleet."""
+
+import logging
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.conf import settings
+from django.db import transaction
+
+from advisor import rule, xid_catalog
+from advisor.bottleneck import Diagnosis as Diagnosed
+from advisor.bottleneck import diagnose
+from advisor.engine import evaluate
+from advisor.features import features
+from fleet.findings.lifecycle import Judged, reconcile
+from fleet.findings.models import Diagnosis, Finding, Transition
+from fleet.findings.windows import Look, look
+
+log = logging.getLogger(__name__)
+
+JOB_KEPT: Final = timedelta(hours=1)
+"""How long the diagnosis of a job that is gone stays."""
+_QUIET: Final = {health.rule: timedelta(seconds=health.quiet_s) for health in xid_catalog.HEALTH}
+
+
+def judge(at: datetime) -> list[Transition]:
+    """Judge the window that ends `at`: diagnoses and findings brought up to date; the transitions written.
+
+    Repeating it for the same `at` changes nothing more. StoreError when the store cannot be read.
+    """
+    began = time.monotonic()
+    seen = look(at, settings.FETTLE_ADVISOR_WINDOW_S)
+    if not seen.fresh_nodes:
+        return []
+    frames = features(seen.window, patience_s=settings.FETTLE_ADVISOR_PATIENCE_S)
+    still_open = frozenset(Finding.objects.filter(resolved_at=None).values_list("fingerprint", flat=True))
+    rules = rule.load()
+    evaluation = evaluate(rules, frames, still_open)
+    judged = Judged(
+        rules=frozenset(one.id for one in rules),
+        targets=seen.places.keys(),
+        missing=frozenset((rule_id, target) for rule_id, target, _ in evaluation.not_evaluated),
+        fresh_nodes=seen.fresh_nodes,
+        quiet=_QUIET,
+    )
+    _keep(diagnose(frames), seen, at)
+    transitions = reconcile(at, evaluation.findings, judged, seen.places)
+    if transitions:
+        log.info(
+            "Judged %d GPUs in %.1f s: %d findings, %d transitions.",
+            seen.window.facts.height, time.monotonic() - began, len(evaluation.findings), len(transitions),
+        )  # fmt: skip
+    return transitions
+
+
+def _keep(diagnosed: Iterable[Diagnosed], seen: Look, at: datetime) -> None:
+    """Store the newest diagnosis of each GPU and job; those of jobs long gone go."""
+    start = at - timedelta(seconds=settings.FETTLE_ADVISOR_WINDOW_S)
+    rows = []
+    for one in diagnosed:
+        place = seen.places.get((one.scope, one.target))
+        if place is None:
+            continue
+        rows.append(
+            Diagnosis(
+                scope=one.scope,
+                target=one.target,
+                node_id=place.node,
+                gpu_id=place.gpus[0] if one.scope == "gpu" else None,
+                bottleneck=one.bottleneck or "",
+                confidence=one.confidence or "",
+                shares=dict(one.shares),
+                window_start=start,
+                window_end=at,
+            )
+        )
+    with transaction.atomic():
+        Diagnosis.objects.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["scope", "target"],
+            update_fields=["node", "gpu", "bottleneck", "confidence", "shares", "window_start", "window_end"],
+            batch_size=200,
+        )
+        Diagnosis.objects.filter(scope="job", window_end__lt=at - JOB_KEPT).delete()

@@ -1,0 +1,110 @@
+"""The advisor's Window of the fleet: series from the store, facts from inventory, jobs from who holds the GPUs.
+
+Only what is fresh is looked at. A node that is stale, or a GPU of it that its agent no longer reports, is left out,
+so nothing is concluded about it.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import polars as pl
+
+from advisor.frames import CONSTANTS, FACTS, Window
+from fleet.findings.lifecycle import Place, Target
+from fleet.inventory.models import STALE_AFTER, Gpu, Node
+from fleet.store.series import store
+from wire.metrics import Scope
+
+STALE_S: Final = STALE_AFTER.total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A window with the place of each target in it, and the nodes that report."""
+
+    window: Window
+    places: Mapping[Target, Place]
+    fresh_nodes: frozenset[int]
+
+
+def look(at: datetime, span_s: int) -> Look:
+    """The fleet's last `span_s` seconds before `at`; StoreError when the store cannot be read."""
+    fresh = {node.pk: node for node in Node.objects.filter(last_seen_at__gte=at - STALE_AFTER)}
+    gpus = {gpu.pk: gpu for gpu in Gpu.objects.filter(node__in=fresh, present=True)} if fresh else {}
+    end = int(at.timestamp())
+    gpu = _read("gpu", "gpu", end - span_s, end, gpus)
+    host = _read("host", "node", end - span_s, end, fresh)
+    process = _read("process", "gpu", end - span_s, end, gpus)
+    reporting = _reporting(gpu, {pk: one.node_id for pk, one in gpus.items()})
+    gpu = gpu.filter(pl.col("gpu").is_in(reporting))
+    process = process.filter(pl.col("gpu").is_in(reporting))
+    jobs = jobs_of(process, {pk: fresh[gpus[pk].node_id].name for pk in reporting})
+    facts = pl.DataFrame(
+        [_facts(gpus[pk], fresh[gpus[pk].node_id], jobs.get(pk)) for pk in sorted(reporting)], schema=FACTS, strict=False
+    )
+    nodes = set(host["node"].unique().to_list()) | {gpus[pk].node_id for pk in reporting}
+    return Look(Window(gpu, host, process, facts), _places(reporting, gpus, jobs, nodes), frozenset(nodes))
+
+
+def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, str]:
+    """The job that holds each GPU: `node/user/program` of whoever held it last, the largest holder where several do.
+
+    Until schedulers report, the GPUs of one node that processes of one user and program hold are one job.
+    """
+    if process.is_empty():
+        return {}
+    holders = (
+        process.group_by("gpu", "user", "name")
+        .agg(pl.col("t").max().alias("last"), pl.col("gpu_mem_bytes").mean().fill_null(0).alias("size"))
+        .with_columns(now=pl.col("last") >= pl.col("last").max().over("gpu") - STALE_S / 2)
+        .sort("now", "size", "last", "user", "name", descending=[True, True, True, False, False])
+        .unique("gpu", keep="first", maintain_order=True)
+    )
+    return {
+        row["gpu"]: f"{node_names[row['gpu']]}/{row['user'] or '?'}/{row['name'] or '?'}"[:300]
+        for row in holders.iter_rows(named=True)
+        if row["gpu"] in node_names
+    }
+
+
+def _read(scope: Scope, key: str, start: int, end: int, entities: Mapping[int, object]) -> pl.DataFrame:
+    frame = store().window(scope, start, end, list(entities))
+    return frame.rename({"entity": key, "ts": "t"}).with_columns(pl.col(key).cast(pl.Int64), pl.col("t").cast(pl.Float64))
+
+
+def _reporting(gpu: pl.DataFrame, node_of: Mapping[int, int]) -> set[int]:
+    """The GPUs whose newest sample keeps up with their node's; by the node's own clock, which may be off."""
+    newest = dict(gpu.group_by("gpu").agg(pl.col("t").max()).iter_rows())
+    node_newest: dict[int, float] = defaultdict(float)
+    for pk, t in newest.items():
+        node_newest[node_of[pk]] = max(node_newest[node_of[pk]], t)
+    return {pk for pk, t in newest.items() if t >= node_newest[node_of[pk]] - STALE_S}
+
+
+def _facts(gpu: Gpu, node: Node, job: str | None) -> dict[str, object]:
+    return {
+        "gpu": gpu.pk,
+        "node": node.pk,
+        "job": job,
+        "index": gpu.index,
+        "name": gpu.model,
+        "compute_capability": gpu.compute_capability or None,
+        **{name: getattr(gpu, name) for name in CONSTANTS},
+        "cores": node.cores,
+        "host_mem_total_bytes": node.mem_total_bytes,
+    }
+
+
+def _places(reporting: set[int], gpus: Mapping[int, Gpu], jobs: Mapping[int, str], nodes: set[int]) -> dict[Target, Place]:
+    places: dict[Target, Place] = {("node", str(pk)): Place(pk) for pk in nodes}
+    members: dict[str, list[int]] = defaultdict(list)
+    for pk in sorted(reporting):
+        places["gpu", str(pk)] = Place(gpus[pk].node_id, (pk,))
+        if pk in jobs:
+            members[jobs[pk]].append(pk)
+    for job, held in members.items():
+        places["job", job] = Place(gpus[held[0]].node_id, tuple(held))
+    return places
