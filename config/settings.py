@@ -10,15 +10,31 @@ from urllib.parse import unquote, urlsplit
 from config import env
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-DATA_DIR = Path(env.text("FETTLE_DATA", str(BASE_DIR / "data"), about="Folder of the database, the telemetry, the logs and the secrets.")).resolve()
-DEBUG = env.boolean("FETTLE_DEBUG", False, about="Django's debug mode. Never on a network: it shows internals and needs no secret key.")
+DATA_DIR = Path(
+    env.text("FETTLE_DATA", str(BASE_DIR / "data"), about="Folder of the database, the telemetry, the logs and the secrets.")
+).resolve()
+DEBUG = env.boolean(
+    "FETTLE_DEBUG", False, about="Django's debug mode. Never on a network: it shows internals and needs no secret key."
+)
 TESTING = "pytest" in sys.modules
 
-SECRET_KEY = env.secret("FETTLE_SECRET_KEY", DATA_DIR / "secret-key", about="Signs sessions; at least 32 characters. Unset: the first line of DATA/secret-key, which `make up` writes.") if not (TESTING or DEBUG) else "test " * 12
+SECRET_KEY = (
+    env.secret(
+        "FETTLE_SECRET_KEY",
+        DATA_DIR / "secret-key",
+        about="Signs sessions; at least 32 characters. Unset: the first line of DATA/secret-key, which `make up` writes.",
+    )
+    if not (TESTING or DEBUG)
+    else "test " * 12
+)
 ALLOWED_HOSTS = env.words(
-    "FETTLE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]", about="Host names that the server answers to; browsers' WebSockets must come from one."
+    "FETTLE_ALLOWED_HOSTS",
+    "127.0.0.1,localhost,[::1]",
+    about="Host names that the server answers to; browsers' WebSockets must come from one.",
 ) + (["testserver"] if TESTING else [])
-CSRF_TRUSTED_ORIGINS = env.words("FETTLE_TRUSTED_ORIGINS", about="Origins whose forms are taken when a proxy changes the host, with scheme.")
+CSRF_TRUSTED_ORIGINS = env.words(
+    "FETTLE_TRUSTED_ORIGINS", about="Origins whose forms are taken when a proxy changes the host, with scheme."
+)
 
 INSTALLED_APPS = [
     "fleet.accounts",
@@ -102,7 +118,15 @@ def _database(url: str) -> dict[str, object]:
     raise env.SettingError(f"DATABASE_URL begins with {parts.scheme!r}; use sqlite:///path or postgresql://…")
 
 
-DATABASES = {"default": _database(env.text("DATABASE_URL", f"sqlite:///{DATA_DIR / 'fettle.sqlite3'}", about="Database of nodes, findings and people: `sqlite:///path` or `postgresql://user:password@host:port/name`."))}
+DATABASES = {
+    "default": _database(
+        env.text(
+            "DATABASE_URL",
+            f"sqlite:///{DATA_DIR / 'fettle.sqlite3'}",
+            about="Database of nodes, findings and people: `sqlite:///path` or `postgresql://user:password@host:port/name`.",
+        )
+    )
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
 AUTH_PASSWORD_VALIDATORS = [
@@ -125,11 +149,15 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 STATIC_URL = "/static/"
-STATIC_ROOT = Path(env.text("FETTLE_STATIC_ROOT", str(BASE_DIR / "staticfiles"), about="Where `collectstatic` puts scripts and styles."))
+STATIC_ROOT = Path(
+    env.text("FETTLE_STATIC_ROOT", str(BASE_DIR / "staticfiles"), about="Where `collectstatic` puts scripts and styles.")
+)
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True
 
-_https = env.boolean("FETTLE_HTTPS", False, about="A proxy terminates TLS in front: cookies become Secure and X-Forwarded-Proto is believed.")
+_https = env.boolean(
+    "FETTLE_HTTPS", False, about="A proxy terminates TLS in front: cookies become Secure and X-Forwarded-Proto is believed."
+)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 SECURE_SSL_REDIRECT = False
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _https else None
@@ -159,7 +187,11 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
 
-REDIS_URL = env.text("REDIS_URL", f"unix://{DATA_DIR / 'run' / 'valkey.sock'}", about="Broker, Redis or Valkey: `redis://host:port/0` or `unix:///path`. Unset: `make up` starts an embedded one.")
+REDIS_URL = env.text(
+    "REDIS_URL",
+    f"unix://{DATA_DIR / 'run' / 'valkey.sock'}",
+    about="Broker, Redis or Valkey: `redis://host:port/0` or `unix:///path`. Unset: `make up` starts an embedded one.",
+)
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
@@ -171,18 +203,33 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 
 # What links in messages begin with.
-FETTLE_BASE_URL = env.text("FETTLE_BASE_URL", "http://127.0.0.1:8000", about="Where people reach the pages; links in messages begin with it.")
+FETTLE_BASE_URL = env.text(
+    "FETTLE_BASE_URL", "http://127.0.0.1:8000", about="Where people reach the pages; links in messages begin with it."
+)
 
 # Where telemetry lies, how long the advisor looks back, how often it looks.
-FETTLE_STORE = env.text("FETTLE_STORE", "parquet", about="Engine of the telemetry: `parquet`; `memory` keeps nothing and is for tests.")
+FETTLE_STORE = env.text(
+    "FETTLE_STORE", "parquet", about="Engine of the telemetry: `parquet`; `memory` keeps nothing and is for tests."
+)
 FETTLE_STORE_DIR = DATA_DIR / "series"
-FETTLE_RETAIN_RAW_H = env.integer("FETTLE_RETAIN_RAW_H", 24, 1, 8784, about="Hours of one-second telemetry to keep; whole days go at a time.")
+FETTLE_RETAIN_RAW_H = env.integer(
+    "FETTLE_RETAIN_RAW_H", 24, 1, 8784, about="Hours of one-second telemetry to keep; whole days go at a time."
+)
 FETTLE_FLUSH_S = env.integer("FETTLE_FLUSH_S", 5, 1, 60, about="Seconds of telemetry in one write; acks and pages wait for it.")
 # Telemetry that the store has not taken yet; above either bound, agents are told to keep it and send it later.
-FETTLE_QUEUE_BATCHES = env.integer("FETTLE_QUEUE_BATCHES", 60_000, 1, about="Batches that may wait for the writer; more are answered `busy` and sent again later.")
+FETTLE_QUEUE_BATCHES = env.integer(
+    "FETTLE_QUEUE_BATCHES",
+    60_000,
+    1,
+    about="Batches that may wait for the writer; more are answered `busy` and sent again later.",
+)
 FETTLE_QUEUE_MB = env.integer("FETTLE_QUEUE_MB", 256, 1, 65_536, about="The same bound in megabytes.")
-FETTLE_ADVISOR_WINDOW_S = env.integer("FETTLE_ADVISOR_WINDOW_S", 300, 20, 86_400, about="Seconds of telemetry that the advisor judges at a time.")
-FETTLE_ADVISOR_PATIENCE_S = env.integer("FETTLE_ADVISOR_PATIENCE_S", 120, 0, 86_400, about="Seconds after a job's start in which it may warm up unjudged.")
+FETTLE_ADVISOR_WINDOW_S = env.integer(
+    "FETTLE_ADVISOR_WINDOW_S", 300, 20, 86_400, about="Seconds of telemetry that the advisor judges at a time."
+)
+FETTLE_ADVISOR_PATIENCE_S = env.integer(
+    "FETTLE_ADVISOR_PATIENCE_S", 120, 0, 86_400, about="Seconds after a job's start in which it may warm up unjudged."
+)
 FETTLE_ADVISOR_EVERY_S = env.integer("FETTLE_ADVISOR_EVERY_S", 10, 1, 3600, about="Seconds between two looks of the advisor.")
 
 LOGGING = {

@@ -49,9 +49,13 @@ def main(argv: list[str]) -> int:
 def _options(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="manage.py up", description="Start all of Fettle on this machine.")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("FETTLE_DATA", ROOT / "data")))
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; anything but loopback opens Fettle to the network")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; anything but loopback opens Fettle to the network"
+    )
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--demo", choices=("auto", "yes", "no"), default="auto", help="play recordings: auto does where no GPU is found")
+    parser.add_argument(
+        "--demo", choices=("auto", "yes", "no"), default="auto", help="play recordings: auto does where no GPU is found"
+    )
     return parser.parse_args(argv)
 
 
@@ -269,4 +273,10 @@ def _agent_command(options: argparse.Namespace, data: Path, tokens: Path, demo: 
 
 def _greet(data: Path, options: argparse.Namespace, demo: bool) -> None:
     what = "No NVIDIA GPU here: recordings play as a fleet" if demo else "Reading this machine's GPUs"
-    log.info("%s. Fettle is at http://%s:%d — Ctrl-C stops it; logs are in %s.", what, _url_host(options.host), options.port, data / "logs")
+    log.info(
+        "%s. Fettle is at http://%s:%d — Ctrl-C stops it; logs are in %s.",
+        what,
+        _url_host(options.host),
+        options.port,
+        data / "logs",
+    )

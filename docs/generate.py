@@ -32,7 +32,9 @@ def metrics() -> str:
 
     lines = [f"{BANNER}# Metrics\n\nFrom `wire/metrics.py`. A reading outside its range is absent, never clipped.\n"]
     for scope, title in (("gpu", "GPU"), ("host", "Host"), ("process", "Processes that hold a GPU")):
-        lines.append(f"\n## {title}\n\n| metric | unit | kind | range | source | DCGM | what it says |\n| --- | --- | --- | --- | --- | --- | --- |")
+        lines.append(
+            f"\n## {title}\n\n| metric | unit | kind | range | source | DCGM | what it says |\n| --- | --- | --- | --- | --- | --- | --- |"
+        )
         lines += [
             f"| `{m.name}` | {m.unit} | {m.kind}, {m.cadence} | {m.low:g} to {m.high:g} | {source(m.source)} | {m.dcgm or ''} | {m.help} |"
             for m in METRICS
@@ -46,7 +48,9 @@ def rules() -> str:
     """The page of the advisor's rules."""
     from advisor.rule import load
 
-    lines = [f"{BANNER}# Rules\n\nFrom `advisor/rules/`, one file each; the file's docstring tells why its thresholds are what they are.\n"]
+    lines = [
+        f"{BANNER}# Rules\n\nFrom `advisor/rules/`, one file each; the file's docstring tells why its thresholds are what they are.\n"
+    ]
     lines.append("| rule | scope | severity | bottleneck | what it says | yields to |\n| --- | --- | --- | --- | --- | --- |")
     for rule in sorted(load(), key=lambda rule: rule.id):
         severity = rule.severity if isinstance(rule.severity, str) else "by evidence"
@@ -57,7 +61,9 @@ def rules() -> str:
 
 def settings() -> str:
     """The page of the environment variables that config/ reads."""
-    lines = [f"{BANNER}# Settings\n\nEnvironment variables, from `config/settings.py`. A value that cannot be understood stops the start.\n"]
+    lines = [
+        f"{BANNER}# Settings\n\nEnvironment variables, from `config/settings.py`. A value that cannot be understood stops the start.\n"
+    ]
     lines.append("| variable | default | what it sets |\n| --- | --- | --- |")
     for name, default, about in sorted(_settings()):
         lines.append(f"| `{name}` | {default} | {about} |")

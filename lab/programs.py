@@ -81,7 +81,9 @@ class _Images(torch.utils.data.Dataset):  # type: ignore[type-arg]
 
 
 def _fed_convnet(seconds: float, workers: int, work: int, wait_s: float = 0.0, batch: int = 256) -> int:
-    loader = iter(torch.utils.data.DataLoader(_Images(work, wait_s), batch_size=batch, num_workers=workers, pin_memory=workers > 0))
+    loader = iter(
+        torch.utils.data.DataLoader(_Images(work, wait_s), batch_size=batch, num_workers=workers, pin_memory=workers > 0)
+    )
     return _train(
         _convnet(), lambda: next(loader).cuda(non_blocking=True).to(memory_format=torch.channels_last), seconds, bf16=True
     )

@@ -13,7 +13,9 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 def test_the_reference_pages_are_what_the_code_says() -> None:
     """docs/generate.py would change nothing."""
-    checked = subprocess.run([sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
+    checked = subprocess.run(
+        [sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
 
     assert checked.returncode == 0, checked.stderr
 
@@ -22,10 +24,16 @@ def test_the_reference_pages_are_what_the_code_says() -> None:
 def test_every_link_and_every_path_in_a_page_leads_somewhere(page: Path) -> None:
     """Relative links and `paths/with/slashes.py` named in a page exist in the repository."""
     text = page.read_text()
-    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link and not link.startswith("#")]
-    paths = re.findall(r"`((?:wire|agents|advisor|fleet|cli|config|templates|static|docs|tests|bench|lab|recordings)/[\w./-]+)`", text)
+    links = [
+        link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link and not link.startswith("#")
+    ]
+    paths = re.findall(
+        r"`((?:wire|agents|advisor|fleet|cli|config|templates|static|docs|tests|bench|lab|recordings)/[\w./-]+)`", text
+    )
 
-    missing = [link for link in links if not (page.parent / link).exists()] + [path for path in paths if not (ROOT / path).exists()]
+    missing = [link for link in links if not (page.parent / link).exists()] + [
+        path for path in paths if not (ROOT / path).exists()
+    ]
 
     assert missing == []
 

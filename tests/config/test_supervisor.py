@@ -1,0 +1,80 @@
+"""The supervisor restarts what dies and leaves nothing behind."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from config.supervisor import Supervisor
+
+
+@contextmanager
+def running(supervisor: Supervisor) -> Iterator[None]:
+    """The supervisor's loop in a thread; everything is stopped at the end."""
+    loop = threading.Thread(target=supervisor.run, kwargs={"poll_s": 0.02})
+    loop.start()
+    try:
+        yield
+    finally:
+        supervisor.stop()
+        loop.join()
+
+
+def until(true: object, seconds: float = 10) -> None:
+    """Wait until `true()` holds."""
+    assert callable(true)
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.02)
+
+
+def test_it_starts_again_what_was_killed(tmp_path: Path) -> None:
+    """A program that dies comes back as another process."""
+    supervisor = Supervisor(tmp_path, os.environ)
+    program = supervisor.start("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"])
+    with running(supervisor):
+        assert program.process is not None
+        first = program.process.pid
+        os.kill(first, 9)
+        until(lambda: program.process is not None and program.process.pid != first)
+
+    assert program.process is not None
+    assert program.process.poll() is not None
+
+
+def test_it_ends_the_children_of_its_programs_too(tmp_path: Path) -> None:
+    """A grandchild that ignores SIGTERM is gone after the stop."""
+    pid_file = tmp_path / "pid"
+    child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    parent = (
+        f"import subprocess, sys, pathlib, time; p = subprocess.Popen([sys.executable, '-c', {child!r}]); "
+        f"pathlib.Path({str(pid_file)!r}).write_text(str(p.pid)); time.sleep(60)"
+    )
+    supervisor = Supervisor(tmp_path, os.environ)
+    supervisor.start("parent", [sys.executable, "-c", parent])
+    with running(supervisor):
+        until(lambda: pid_file.exists() and pid_file.read_text() != "")
+        grandchild = int(pid_file.read_text())
+        assert psutil.pid_exists(grandchild)
+
+    until(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE)
+
+
+def test_it_waits_longer_after_each_failure_and_keeps_the_others_running(tmp_path: Path) -> None:
+    """A program that ends at once is tried again with growing pauses; its neighbour is left alone."""
+    supervisor = Supervisor(tmp_path, os.environ)
+    broken = supervisor.start("broken", [sys.executable, "-c", "print('no luck'); raise SystemExit(3)"])
+    steady = supervisor.start("steady", [sys.executable, "-c", "import time; time.sleep(60)"])
+    assert steady.process is not None
+    pid = steady.process.pid
+    with running(supervisor):
+        until(lambda: broken.failures >= 2)
+        assert steady.process.pid == pid
+        assert "no luck" in (tmp_path / "broken.log").read_text()
+        assert broken.next_start - time.monotonic() < 30

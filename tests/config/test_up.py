@@ -1,0 +1,163 @@
+"""`manage.py up`, as a newcomer runs it."""
+
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Up:
+    """One `manage.py up` on its own DATA and port."""
+
+    def __init__(self, data: Path, **environment: str) -> None:
+        self.data, self.port = data, free_port()
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("FETTLE_", "DJANGO_", "REDIS_", "DATABASE_"))}
+        self.process = subprocess.Popen(
+            [sys.executable, "manage.py", "up", "--data", str(data), "--port", str(self.port), "--demo", "yes"],
+            cwd=ROOT, env=clean | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def get(self, path: str, token: str | None = None) -> tuple[int, str]:
+        """Status and body of one GET."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}")
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+
+    def until_answers(self, path: str, seconds: float) -> None:
+        """Wait until the path answers 200."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                self.get(path)
+                return
+            except OSError:
+                assert self.process.poll() is None, self.process.communicate()[0]
+                assert time.monotonic() < deadline, f"{path} did not answer within {seconds} s"
+                time.sleep(0.2)
+
+    def family(self) -> list[psutil.Process]:
+        """All processes that it started."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def stop(self) -> str:
+        """Ctrl-C; what it printed."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.communicate(timeout=30)[0]
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    """A running Fettle, ended after the test whatever happened."""
+    started = Up(tmp_path / "data")
+    yield started
+    if started.process.poll() is None:
+        started.process.kill()
+        started.process.communicate()
+
+
+def test_it_serves_and_stops_cleanly_on_ctrl_c(up: Up) -> None:
+    """After Ctrl-C the exit code is 0 and none of its processes is left."""
+    up.until_answers("/readyz", 90)
+    family = up.family()
+    said = up.stop()
+
+    assert up.process.returncode == 0, said
+    assert "no process is left" in said
+    assert [process for process in family if process.is_running()] == []
+    password = (up.data / "admin-password").read_text().strip()
+    assert said.count(password) == 1
+    for secret in ("admin-password", "secret-key", "agent-tokens.json"):
+        assert stat.S_IMODE((up.data / secret).stat().st_mode) == 0o600
+    logs = "".join(path.read_text(errors="replace") for path in (up.data / "logs").iterdir())
+    assert password not in logs
+    assert not [token for token in json.loads((up.data / "agent-tokens.json").read_text()).values() if token in logs]
+
+
+def test_it_leaves_nothing_when_it_is_killed_itself(up: Up) -> None:
+    """After kill -9 of the supervisor its programs end by themselves."""
+    up.until_answers("/healthz", 90)
+    family = up.family()
+    up.process.kill()
+    up.process.communicate()
+
+    gone, alive = psutil.wait_procs(family, timeout=20)
+    assert alive == []
+    assert len(gone) == len(family)
+
+
+def test_it_refuses_a_second_start_on_the_same_data(up: Up) -> None:
+    """Two of everything on one database is never right."""
+    up.until_answers("/healthz", 90)
+    second = Up(up.data)
+    said = second.process.communicate(timeout=30)[0]
+
+    assert second.process.returncode == 1
+    assert re.search(r"fettle: another Fettle already runs on .*DATA=", said)
+
+
+def test_it_names_a_port_that_is_taken(tmp_path: Path) -> None:
+    """One sentence, exit code 1, no traceback."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        run = subprocess.run(
+            [sys.executable, "manage.py", "up", "--data", str(tmp_path), "--port", str(port)],
+            cwd=ROOT, capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+
+    assert run.returncode == 1
+    assert f"127.0.0.1:{port} cannot be used" in run.stderr
+    assert "PORT=" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.slow
+def test_findings_appear_within_two_minutes_on_a_fleet_of_recordings(up: Up) -> None:
+    """At least 8 nodes with 8 GPUs each report, and the advisor has found something."""
+    up.until_answers("/readyz", 90)
+    began = time.monotonic()
+    environment = os.environ | {"FETTLE_DATA": str(up.data)}
+    made = subprocess.run(
+        [sys.executable, "manage.py", "api_token", "admin", "test"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    token = made.stdout.split()[-1]
+    while True:
+        found = json.loads(up.get("/api/v1/findings/", token)[1])["count"]
+        if found:
+            break
+        assert time.monotonic() - began < 120, "no finding within two minutes"
+        time.sleep(2)
+    nodes = json.loads(up.get("/api/v1/nodes/", token)[1])
+    gpus = json.loads(up.get("/api/v1/gpus/", token)[1])
+
+    assert nodes["count"] >= 8
+    assert gpus["count"] == 8 * nodes["count"]
+    assert all(node["recording"] for node in nodes["results"])
