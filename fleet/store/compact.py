@@ -145,9 +145,12 @@ def _merge(table: Table, merge: Merge) -> bool:
     """Write the merged set; False when an input was damaged: it is set aside, the next run merges the rest."""
     files = [file for one in merge.sets for file in one.files]
     damaged: set[str] = set()
-    everything = pl.lit(True)
+    ours = pl.all_horizontal(pl.col(key).is_not_null() for key in table.keys)  # a stranger's file has no keys
     paths = [merge.day / file.name for file in files]
-    entities = read_files(table, paths, everything, ["entity"], damaged)["entity"].unique().sort()
+    entities = read_files(table, paths, ours, ["entity"], damaged)["entity"].unique().sort()
+    if entities.is_empty():  # nothing in them could be read
+        _set_aside(merge.day, {path.name for path in paths})
+        return False
     size = _shard(merge.level, len(entities))
     chunks = [entities.slice(start, size) for start in range(0, len(entities), size)]
     whole = File(
@@ -166,7 +169,7 @@ def _merge(table: Table, merge: Merge) -> bool:
         for k, chunk in enumerate(chunks):
             low, high = int(chunk[0]), int(chunk[-1])
             inputs = [merge.day / file.name for file in files if file.e0 <= high and file.e1 >= low]
-            rows = read_files(table, inputs, pl.col("entity").is_between(low, high), list(table.columns), damaged)
+            rows = read_files(table, inputs, ours & pl.col("entity").is_between(low, high), list(table.columns), damaged)
             if damaged:
                 break
             target = merge.day / File(whole.level, whole.t0, whole.t1, whole.q0, whole.q1, k, whole.shards, low, high).name

@@ -10,6 +10,7 @@
 - e: the lowest and highest entity inside
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -134,13 +135,14 @@ def read_day(path: Path) -> Day:
     tmp: list[str] = []
     strange: list[str] = []
     try:
-        names = [entry.name for entry in path.iterdir()]
+        with os.scandir(path) as entries:
+            names = [(entry.name, entry.is_file()) for entry in entries]
     except (FileNotFoundError, NotADirectoryError):
         names = []
-    for name in names:
-        if name.endswith(TMP):
+    for name, is_file in names:
+        if is_file and name.endswith(TMP):
             tmp.append(name)
-        elif (file := parse(name.removesuffix(DAMAGED))) is not None:
+        elif is_file and (file := parse(name.removesuffix(DAMAGED))) is not None:
             files.append((file, name.endswith(DAMAGED)))
         else:
             strange.append(name)

@@ -93,8 +93,8 @@ class ParquetSeries:
 
     def prune(self, before: int) -> int:
         """As Series.prune: days that end by `before` leave in one rename each, then their bytes are freed."""
-        disk.make_directory(self.root)
         try:
+            disk.make_directory(self.root)
             with disk.locked(self.root / "compact.lock"):
                 return sum(self._prune(scope, before) for scope in self.tables)
         except OSError as error:
