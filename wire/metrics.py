@@ -53,7 +53,7 @@ class NvmlField:
 
 @dataclass(frozen=True, slots=True)
 class Gpm:
-    """A GPM metric: a mean between two GPM samples; NVML answers in percent or MB/s."""
+    """A GPM metric: a mean between two GPM samples; NVML answers in percent or MiB/s."""
 
     metric_id: int
     scale: float = 0.01
@@ -133,10 +133,10 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("fp32_active", "gpu", "mean", "ratio", 0, 1, "Share of cycles in which the FP32 pipe was active.", Gpm(12), 1007),
     Metric("fp16_active", "gpu", "mean", "ratio", 0, 1, "Share of cycles in which the FP16 pipe (not tensor) was active.", Gpm(13), 1008),
     # GPU: traffic
-    Metric("pcie_tx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "PCIe traffic from the GPU to the host.", Gpm(20, 1e6), 1009),
-    Metric("pcie_rx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "PCIe traffic from the host to the GPU.", Gpm(21, 1e6), 1010),
-    Metric("nvlink_rx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "NVLink traffic received, all links.", Gpm(60, 1e6), 1012),
-    Metric("nvlink_tx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "NVLink traffic sent, all links.", Gpm(61, 1e6), 1011),
+    Metric("pcie_tx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "PCIe traffic from the GPU to the host.", Gpm(20, 1 << 20), 1009),
+    Metric("pcie_rx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "PCIe traffic from the host to the GPU.", Gpm(21, 1 << 20), 1010),
+    Metric("nvlink_rx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "NVLink traffic received, all links.", Gpm(60, 1 << 20), 1012),
+    Metric("nvlink_tx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "NVLink traffic sent, all links.", Gpm(61, 1 << 20), 1011),
     Metric("pcie_link_gen", "gpu", "state", "code", 1, 10, "PCIe generation now; idle links train down by design.", Nvml("nvmlDeviceGetCurrPcieLinkGeneration"), 237, "slow"),
     Metric("pcie_link_width", "gpu", "state", "lanes", 1, 32, "PCIe lanes now.", Nvml("nvmlDeviceGetCurrPcieLinkWidth"), 238, "slow"),
     # GPU: health

@@ -1,0 +1,107 @@
+"""Builds the agent's parts from its settings and runs them until SIGTERM or SIGINT."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from agents import loop
+from agents.clock import Clock, RealClock
+from agents.config import AgentConfig, ConfigError
+from agents.loop import NodeLoop
+from agents.sender import Sender
+from agents.source import Source
+from agents.spool import Spool, SpoolError
+
+log = logging.getLogger(__name__)
+
+CLOSE_S: Final = 1.2
+"""How long the parts have to end; the process is gone in less than two seconds."""
+
+
+def run(config: AgentConfig) -> int:
+    """0 after SIGTERM or SIGINT; ConfigError when the settings do not make an agent."""
+    if config.server is None:
+        raise ConfigError("no server: give --server URL, or --once to print one tick.")
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("websockets").setLevel(logging.WARNING)
+    clock = RealClock()
+    try:
+        nodes = build(config, config.server, clock)
+    except SpoolError as error:
+        raise ConfigError(str(error)) from None
+    hangs = asyncio.run(_serve(nodes, clock))
+    if hangs:
+        logging.shutdown()
+        os._exit(0)  # a driver call that never comes back would hold up the interpreter's own exit
+    return 0
+
+
+def build(config: AgentConfig, server: str, clock: Clock) -> list[NodeLoop]:
+    """The nodes that this process speaks for: this machine, or one for each recording."""
+    nodes = []
+    for name, source in sources(config):
+        config.token(name)  # a missing token should be said at once, not at the first connection
+        directory = None if config.spool is None else config.spool / name
+        spool = Spool(directory, config.spool_max_mb << 20)
+        sender = Sender(server, partial(config.token, name), spool, clock, as_text=config.wire == "json")
+        nodes.append(NodeLoop(name, source, spool, sender, clock))
+    return nodes
+
+
+def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
+    """(node name, source) of every node."""
+    if config.replay:
+        from agents import replay
+
+        return replay.nodes(config.replay, config.gpus, config.speed)
+    from agents.machine import Machine
+    from agents.nvml_device import NvmlDriver
+
+    return [(config.node, Machine(NvmlDriver(), config.proc))]
+
+
+async def _serve(nodes: Sequence[NodeLoop], clock: Clock) -> bool:
+    """True when something hangs and only the process's end can end it."""
+    stop = asyncio.Event()
+    running = asyncio.get_running_loop()
+    senders = [asyncio.create_task(node.sender.run()) for node in nodes if node.sender is not None]
+    ticking = asyncio.create_task(loop.run(nodes, clock, stop))
+    ended = asyncio.create_task(stop.wait())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        running.add_signal_handler(number, stop.set)
+    for node in nodes:
+        notify = getattr(node.source, "notify", None)
+        if notify is not None:
+            notify(_in_loop(running, node.tell_events))
+    await asyncio.wait((ticking, ended, *senders), return_when=asyncio.FIRST_COMPLETED)
+    tasks = (ticking, ended, *senders)
+    failed = [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]
+    ticking.cancel()
+    for node in nodes:
+        if node.sender is not None:
+            node.sender.stop()
+    closing = asyncio.gather(*(node.source.close() for node in nodes), return_exceptions=True)
+    await asyncio.wait((*senders, closing), timeout=CLOSE_S / 2)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait((*tasks, closing), timeout=CLOSE_S / 2)
+    for node in nodes:
+        node.spool.close()
+    for task in failed:
+        task.result()  # a defect: let it be seen
+    return any(getattr(node.source, "hangs", False) for node in nodes)
+
+
+def _in_loop(running: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Callable[[], None]:
+    def soon() -> None:
+        try:
+            running.call_soon_threadsafe(call)
+        except RuntimeError:
+            log.debug("An event came after the end.")
+
+    return soon

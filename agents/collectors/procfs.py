@@ -1,0 +1,51 @@
+"""Files of /proc, kept open and read again from their start."""
+
+import os
+from pathlib import Path
+
+
+class ProcFile:
+    """One file of /proc; `read` gives its bytes now. Raises OSError as the kernel does."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+        self._size = 16 * 1024
+
+    def read(self) -> bytes:
+        """The whole file."""
+        if self._fd is None:
+            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            content = os.pread(self._fd, self._size, 0)
+            while len(content) == self._size:
+                self._size *= 4
+                content = os.pread(self._fd, self._size, 0)
+        except OSError:
+            self.close()
+            raise
+        return content
+
+    def close(self) -> None:
+        """Close it; the next read opens it anew."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def read(path: str) -> bytes:
+    """A small file at once, at the least cost that Python has. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 65536)
+    finally:
+        os.close(fd)
+
+
+def reason(error: OSError) -> str:
+    """Why a file of /proc could not be read, as one of wire.metrics.REASONS."""
+    if isinstance(error, PermissionError):
+        return "not_permitted"
+    if isinstance(error, FileNotFoundError | ProcessLookupError):
+        return "not_found"
+    return "driver_error"

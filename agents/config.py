@@ -1,0 +1,92 @@
+"""The agent's settings: a TOML file, then flags over it. An unknown key is an error."""
+
+import json
+import os
+import socket
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+
+class ConfigError(Exception):
+    """The settings cannot be used; the message says which and what to do."""
+
+
+class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings of the agent."""
+
+    server: str | None = None
+    token_file: Path | None = None
+    tokens: Path | None = None
+    node: str = ""
+    spool: Path | None = None
+    spool_max_mb: int = 64
+    wire: Literal["msgpack", "json"] = "msgpack"
+    replay: tuple[Path, ...] = ()
+    gpus: int | None = None
+    speed: float = 1.0
+    proc: Path = Path("/proc")
+
+    def token(self, node: str) -> str:
+        """The token of `node`; ConfigError where none is given."""
+        if self.tokens is not None:
+            tokens = _tokens(self.tokens)
+            if node not in tokens:
+                raise ConfigError(
+                    f"{self.tokens} has no token for node {node!r}; known are {', '.join(sorted(tokens)) or 'none'}."
+                )
+            return tokens[node]
+        if self.token_file is not None:
+            return _read(self.token_file).strip()
+        token = os.environ.get("FETTLE_AGENT_TOKEN", "").strip()
+        if not token:
+            raise ConfigError("no token: give --token-file FILE, or the variable FETTLE_AGENT_TOKEN.")
+        return token
+
+
+def load(file: Path | None, flags: Mapping[str, object]) -> AgentConfig:
+    """The settings of `file` (None: no file) with `flags` over them; flags that are None do not count."""
+    settings: dict[str, Any] = {}
+    if file is not None:
+        try:
+            settings = tomllib.loads(_read(file))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{file}: not TOML: {error}.") from None
+    settings |= {name: value for name, value in flags.items() if value is not None}
+    try:
+        config = msgspec.convert(settings, AgentConfig, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{file or 'flags'}: {error}.") from None
+    if config.gpus is not None and not 1 <= config.gpus <= 64:
+        raise ConfigError(f"gpus={config.gpus} is outside 1 to 64.")
+    if not 0 < config.speed <= 1000:
+        raise ConfigError(f"speed={config.speed} is outside 0 to 1000.")
+    if not 1 <= config.spool_max_mb <= 1 << 20:
+        raise ConfigError(f"spool_max_mb={config.spool_max_mb} is outside 1 to {1 << 20}.")
+    if config.server is not None and not config.server.startswith(("ws://", "wss://")):
+        raise ConfigError(f"server={config.server!r} must begin with ws:// or wss://.")
+    return config if config.node else msgspec.structs.replace(config, node=socket.gethostname())
+
+
+def _path(wanted: type, value: object) -> object:
+    if wanted is Path and isinstance(value, str | Path):
+        return Path(value)
+    raise NotImplementedError(f"{value!r} is no {wanted.__name__}")
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def _tokens(file: Path) -> dict[str, str]:
+    try:
+        return msgspec.convert(json.loads(_read(file)), dict[str, str])
+    except (json.JSONDecodeError, msgspec.ValidationError) as error:
+        raise ConfigError(f"{file}: not a JSON object of node names and tokens: {error}.") from None

@@ -1,0 +1,105 @@
+"""The seam between Fettle and a GPU driver: what a device answers, and how a refusal reads."""
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from wire.messages import GpuFacts
+from wire.metrics import REASONS, Number
+
+DRIVER_STATES: Final = {
+    "ok": "",
+    "not_read": "the driver was not asked",
+    "no_library": "NVML (libnvidia-ml.so.1) is not on this machine: install the NVIDIA driver, or give the container the GPUs "
+    "(`docker run --gpus all`, the NVIDIA container toolkit)",
+    "no_driver": "the NVIDIA kernel module is not loaded: `modprobe nvidia`, or see `dmesg` for why it refused",
+    "version_mismatch": "the kernel module and the NVML library are of different versions, as after an upgrade: reboot, or stop "
+    "every GPU program and reload the nvidia modules",
+    "not_permitted": "this user may not open /dev/nvidia*: run the agent as a user who may, or add the devices to the container",
+    "no_gpu": "the driver answers but shows no GPU: check `lspci`, the kernel log, and which devices the container was given",
+    "timeout": "the driver did not answer in time: look for XID errors in the kernel log; a stuck GPU needs a reset",
+    "driver_error": "the driver refused to start: see the kernel log",
+}
+"""Names of the driver's states with their remedy; everything but `ok` means that no GPU can be read."""
+
+
+class DeviceError(Exception):
+    """One device or one reading failed; `reason` is one of wire.metrics.REASONS."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        if reason not in REASONS:
+            raise ValueError(f"{reason!r} is not a reason of the registry")
+        super().__init__(detail or reason)
+        self.reason = reason
+
+
+class DriverError(Exception):
+    """The driver as a whole cannot be used; `state` is a key of DRIVER_STATES."""
+
+    def __init__(self, state: str, detail: str = "") -> None:
+        remedy = DRIVER_STATES[state]
+        super().__init__(f"{detail}: {remedy}" if detail else remedy)
+        self.state = state
+
+
+class Versions(Struct, frozen=True):
+    """The driver's version and the newest CUDA that it serves; None: it did not say."""
+
+    driver: str | None = None
+    cuda: str | None = None
+
+
+class DeviceEvent(Struct, frozen=True):
+    """Something the driver reported of one GPU; kinds as in wire.messages.Event."""
+
+    kind: str
+    gpu_uuid: str | None
+    code: int | None
+    text: str
+
+
+Answer = Number | DeviceError
+"""One reading of several asked at once: its number, or why there is none."""
+
+
+class GpuDevice(Protocol):
+    """One GPU. Every call may raise DeviceError; none returns a made-up value."""
+
+    @property
+    def facts(self) -> GpuFacts:
+        """What does not change while the driver is loaded."""
+
+    def call(self, name: str, args: tuple[int | str, ...]) -> Any:
+        """The answer of one plain call: a number, or a struct with members."""
+
+    def fields(self, ids: Sequence[int]) -> list[Answer]:
+        """The values of several field ids, asked at once; each has its own status."""
+
+    def gpm(self, ids: Sequence[int]) -> list[Answer]:
+        """Means since the call before, asked at once; `no_previous` on the first call."""
+
+    def processes(self) -> list[tuple[int, int | None]]:
+        """(pid, bytes) of each process that computes on this GPU; bytes None where the driver will not say."""
+
+    def mig_mode(self) -> bool | None:
+        """True while the GPU is split into instances; None where it cannot be."""
+
+
+class Driver(Protocol):
+    """The driver of a machine."""
+
+    def open(self) -> tuple[GpuDevice, ...]:
+        """The GPUs that answer; DriverError when there are none or the driver cannot be used."""
+
+    def versions(self) -> Versions:
+        """The versions of an open driver."""
+
+    def unreachable(self) -> tuple[str, ...]:
+        """GPUs that are counted but did not answer when the driver was opened: a sentence each."""
+
+    def event(self, timeout_ms: int) -> DeviceEvent | None:
+        """The next event, or None after `timeout_ms`; DeviceError where events are not to be had."""
+
+    def close(self) -> None:
+        """Let the driver go; its devices must not be used any more."""

@@ -1,0 +1,171 @@
+"""One tick a second for every node that this process speaks for: collect, spool, send.
+
+Ticks stand on whole seconds of the node's clock. Seconds that a late tick missed are left out; a clock that jumps
+is followed, and told of.
+"""
+
+import asyncio
+import logging
+import math
+import uuid
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from agents.clock import Clock
+from agents.device import DeviceEvent
+from agents.sender import Sender
+from agents.source import Absences, Inventory, Source
+from agents.spool import BATCH, EVENT, Spool
+from wire.codec import encode
+from wire.messages import Batch, Event
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 1.0
+JUMP_S: Final = 2.0
+"""A step of the clock of more than this is told; less is the steering of NTP."""
+REPEAT_S: Final = 1.0
+"""Equal events within this time travel as one that counts them."""
+_TEXT_MAX: Final = 500
+
+
+def agent_version() -> str:
+    """The installed version."""
+    try:
+        return version("fettle")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class NodeLoop:
+    """One node: its source, its spool, its sender."""
+
+    def __init__(self, node: str, source: Source, spool: Spool, sender: Sender | None, clock: Clock) -> None:
+        self.node = node
+        self.source = source
+        self.spool = spool
+        self.sender = sender
+        self._clock = clock
+        self._inventory: Inventory | None = None
+        self._boot = ""
+        self._batch_seq = 0
+        self._event_seq = 0
+        self._absences = Absences()
+        self._recent: dict[tuple[str, str | None, int | None], list[float]] = {}  # first told at, repeats since
+        self._untold: list[tuple[DeviceEvent, float]] = []
+
+    async def tick(self, t: float) -> None:
+        """Collect, keep and send one second."""
+        tick = await self.source.collect()
+        if self.source.inventory is not self._inventory:
+            self._begin()
+        if self.sender is not None and self.sender.lost_some():
+            self._absences.reset()
+        batch = Batch(
+            node=self.node,
+            boot=self._boot,
+            seq=self._batch_seq,
+            schema=self.spool.current.hello.schema,
+            t=t,
+            gpu=tick.gpu,
+            host=tick.host,
+            processes=tick.processes,
+            absent=self._absences.changes(tick),
+        )
+        self._batch_seq += 1
+        self._keep(BATCH, batch.seq, encode(batch))
+        self.tell_events()
+
+    def tell_events(self) -> None:
+        """Keep and send what happened since the call before."""
+        now = self._clock.now()
+        for event in self.source.events():
+            self.tell(event, now)
+        if not self._boot:
+            return
+        untold, self._untold = self._untold, []
+        for event, at in untold:
+            self._event(event.kind, event.gpu_uuid, event.code, event.text, at)
+        for key, (told_at, repeats) in list(self._recent.items()):
+            if not 0 <= now - told_at < REPEAT_S:
+                del self._recent[key]
+                if repeats:
+                    kind, gpu_uuid, code = key
+                    self._event(kind, gpu_uuid, code, f"repeated {repeats:.0f} times within {REPEAT_S:.0f} s", now)
+
+    def tell(self, event: DeviceEvent, at: float) -> None:
+        """Tell of one event; equal ones that follow at once are counted, so that a storm is two events a second."""
+        key = (event.kind, event.gpu_uuid, event.code)
+        recent = self._recent.get(key)
+        if recent is not None and event.code is not None and 0 <= at - recent[0] < REPEAT_S:
+            recent[1] += 1
+            return
+        self._recent[key] = [at, 0]
+        self._untold.append((event, at))
+
+    def _event(self, kind: str, gpu_uuid: str | None, code: int | None, text: str, at: float) -> None:
+        event = Event(
+            node=self.node,
+            boot=self._boot,
+            seq=self._event_seq,
+            t=at,
+            kind=kind,
+            gpu_uuid=gpu_uuid,
+            code=code,
+            text=text[:_TEXT_MAX],
+        )
+        self._event_seq += 1
+        self._keep(EVENT, event.seq, encode(event))
+
+    def _keep(self, kind: int, seq: int, payload: bytes) -> None:
+        self.spool.append(kind, seq, payload)
+        if self.sender is not None:
+            self.sender.offer(kind, seq)
+
+    def _begin(self) -> None:
+        """A new hello, and with it a new boot: columns follow the hello's GPUs, so seqs begin anew too."""
+        self._inventory = self.source.inventory
+        self._boot = uuid.uuid4().hex
+        self._batch_seq = self._event_seq = 0
+        self._absences.reset()
+        self.spool.begin(self._inventory.hello(self.node, self._boot, agent_version(), INTERVAL_S))
+        if self.sender is not None:
+            self.sender.begin()
+
+
+async def run(nodes: Sequence[NodeLoop], clock: Clock, stop: asyncio.Event, on_tick: Callable[[], None] | None = None) -> None:
+    """Tick all nodes on every whole second until `stop` is set."""
+    offset = clock.now() - clock.monotonic()
+    last = -math.inf
+    while not stop.is_set():
+        now = clock.now()
+        due = math.floor(now) + 1
+        if due - now > 1 - 1e-6 and due - 1 > last:
+            due -= 1  # this very second has just begun
+        if not await _wait(stop, clock, due - now):
+            return
+        jump = (clock.now() - clock.monotonic()) - offset
+        if abs(jump) > JUMP_S:
+            offset += jump
+            log.warning("The clock jumped by %.1f s.", jump)
+            for node in nodes:
+                node.tell(DeviceEvent("agent", None, None, f"The node's clock jumped by {jump:.1f} s."), clock.now())
+            due = math.floor(clock.now())
+        last = due
+        await asyncio.gather(*(_tick(node, float(due)) for node in nodes))
+        if on_tick is not None:
+            on_tick()
+
+
+async def _tick(node: NodeLoop, t: float) -> None:
+    try:
+        await node.tick(t)
+    except Exception:
+        log.exception("A tick of %s failed; the next one is tried as usual", node.node)
+
+
+async def _wait(stop: asyncio.Event, clock: Clock, seconds: float) -> bool:
+    """False when `stop` was set meanwhile."""
+    await clock.sleep(seconds)
+    return not stop.is_set()

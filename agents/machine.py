@@ -1,0 +1,330 @@
+"""This machine as a source of ticks: its GPUs, its host, its processes.
+
+Each GPU is read in a thread of its own with a deadline, so that a driver call that hangs costs that GPU's readings
+and nothing else. Where the driver cannot be used, host telemetry goes on and the driver is tried again for ever.
+"""
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from agents.collectors.host import HostCollector, facts
+from agents.collectors.nvml import GPU_METRICS, XID_POSITION, GpuCollector
+from agents.collectors.processes import ProcessCollector, Reading
+from agents.device import DRIVER_STATES, DeviceError, DeviceEvent, Driver, DriverError, GpuDevice
+from agents.source import PROCESS, Inventory, Tick, metric_major
+from agents.worker import Worker
+from wire.messages import Cell, GpuFacts, Hold, Processes
+
+log = logging.getLogger(__name__)
+
+OPEN_DEADLINE_S: Final = 30.0
+RETRY_FIRST_S: Final = 5.0
+RETRY_LAST_S: Final = 300.0
+_EVENT_WAIT_MS: Final = 500
+_WIDTH: Final = len(GPU_METRICS)
+
+
+class _Slot:
+    """One GPU's place in the columns; it stays when the GPU is lost."""
+
+    def __init__(self, facts: GpuFacts, device: GpuDevice) -> None:
+        self.facts = facts
+        self.xids = 0
+        self.lost = False
+        self.attach(device)
+
+    def attach(self, device: GpuDevice) -> None:
+        """Read from `device` from now on; a thread that hangs with the old one is left behind."""
+        self.collector = GpuCollector(device)
+        self.collector.xids = self.xids
+        self.worker = Worker(f"gpu-{self.facts.index}")
+        self.late = False
+
+
+class Machine:
+    """The node that this process runs on. `driver` None: the host alone."""
+
+    def __init__(self, driver: Driver | None, proc: Path = Path("/proc"), deadline_s: float = 0.7) -> None:
+        self.state = "not_read"
+        self.state_detail = ""
+        self._driver = driver
+        self._deadline_s = deadline_s
+        self._host = HostCollector(proc)
+        self._host_facts = facts(proc)
+        self._processes = ProcessCollector(proc)
+        self._slots: list[_Slot] = []
+        self._opener = Worker("driver")
+        self._retry_at = float("-inf")
+        self._retry_s = RETRY_FIRST_S
+        self._happened: list[DeviceEvent] = []
+        self._watcher: threading.Thread | None = None
+        self._watching = threading.Event()
+        self._on_event: Callable[[], None] = _nothing
+        self.inventory = Inventory(self._host_facts, ())
+
+    def notify(self, on_event: Callable[[], None]) -> None:
+        """Call `on_event`, in any thread, as soon as the driver reports something."""
+        self._on_event = on_event
+
+    def events(self) -> list[DeviceEvent]:
+        """What the driver reported and what was found out about it since the call before."""
+        happened, self._happened = self._happened, []
+        return happened
+
+    @property
+    def per_core_pct(self) -> list[float] | None:
+        """Busy percent of each core in the tick before; None without an interval."""
+        return self._host.per_core_pct
+
+    async def collect(self) -> Tick:
+        """One tick; ends by the deadline even when a driver call hangs."""
+        if self._driver is not None:
+            await self._keep_open(self._driver)
+        now = time.monotonic()
+        waiting = self._start(now)
+        self._host.collect()
+        if waiting is not None:
+            await waiting
+        rows: list[list[Cell]] = []
+        reasons: list[list[str | None]] = []
+        holds: list[Hold] = []
+        for number, slot in enumerate(self._slots):
+            late = slot.worker.busy
+            if late != slot.late:
+                slot.late = late
+                text = "does not answer in time" if late else "answers again"
+                self._happen("driver", slot.facts.uuid, f"The driver {text} for GPU {slot.facts.index}.")
+            if late:
+                rows.append([None] * _WIDTH)
+                reasons.append(["timeout"] * _WIDTH)
+                continue
+            collector = slot.collector
+            rows.append(list(collector.values))
+            reasons.append(list(collector.reasons))
+            self._watch_loss(slot)
+            holds += [Hold(number, pid, used) for pid, used in collector.holds]
+        readings = self._processes.collect((hold.pid for hold in holds), time.monotonic())
+        shown = {reading.pid for reading in readings}
+        return Tick(
+            gpu=metric_major(rows, _WIDTH),
+            gpu_reasons=reasons,
+            host=list(self._host.values),
+            host_reasons=list(self._host.reasons),
+            processes=_processes(readings, [hold for hold in holds if hold.pid in shown]),
+            process_reasons=[reading.reasons for reading in readings],
+        )
+
+    async def close(self) -> None:
+        """Stop watching and let the driver go, within a second; a thread that hangs is left to the exit."""
+        self._host.close()
+        self._watching.clear()
+        if self._driver is not None and self.state == "ok" and not any(slot.worker.busy for slot in self._slots):
+            await self._in_time(self._shut(self._driver), 0.9)
+        for slot in self._slots:
+            slot.worker.close()
+        self._opener.close()
+
+    @property
+    def hangs(self) -> bool:
+        """True while a driver call does not come back: the interpreter's own exit might wait for it."""
+        return self._opener.busy or any(slot.worker.busy for slot in self._slots)
+
+    def _start(self, now: float) -> "asyncio.Future[None] | None":
+        """Start every GPU's reading; a future that is done when all are, or at the deadline. None: nothing to wait for."""
+        ready = [slot for slot in self._slots if not slot.worker.busy]
+        if not ready:
+            return None
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        left = len(ready)
+        lock = threading.Lock()
+        timer = loop.call_later(self._deadline_s, _finish, future)
+
+        def done() -> None:
+            nonlocal left
+            with lock:
+                left -= 1
+                last = left == 0
+            if last:
+                _soon(loop, finish)
+
+        def finish() -> None:
+            timer.cancel()
+            _finish(future)
+
+        for slot in ready:
+            slot.worker.start(_reading(slot.collector, now), done)
+        return future
+
+    def _watch_loss(self, slot: _Slot) -> None:
+        lost = slot.collector.reasons[XID_POSITION] == "gpu_lost"
+        if lost != slot.lost:
+            slot.lost = lost
+            if lost:
+                self._happen("gpu_lost", slot.facts.uuid, f"GPU {slot.facts.index} is lost: the driver no longer reaches it.")
+                self._retry_at = time.monotonic() + self._retry_s
+            else:
+                self._happen("gpu_back", slot.facts.uuid, f"GPU {slot.facts.index} answers again.")
+
+    async def _keep_open(self, driver: Driver) -> None:
+        """Open the driver when it is not, and again now and then while a GPU is lost."""
+        if self.state == "ok" and not any(slot.lost for slot in self._slots):
+            return
+        if time.monotonic() < self._retry_at or self._opener.busy or any(slot.worker.busy for slot in self._slots):
+            return
+        first = self.state == "not_read"
+        self._retry_s = RETRY_FIRST_S if first else min(RETRY_LAST_S, self._retry_s * 2)
+        self._retry_at = time.monotonic() + self._retry_s * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
+        opened: list[tuple[tuple[GpuDevice, ...], str | None, str | None]] = []
+        failed: list[DriverError] = []
+
+        def job() -> None:
+            try:
+                if self.state == "ok":
+                    self._shut(driver)()
+                devices = driver.open()
+                versions = driver.versions()
+                opened.append((devices, versions.driver, versions.cuda))
+            except DriverError as error:
+                failed.append(error)
+            except Exception as error:
+                log.exception("The driver could not be opened")
+                failed.append(DriverError("driver_error", str(error)))
+
+        # at the start it is worth waiting: the first hello should name the GPUs
+        await self._in_time(job, OPEN_DEADLINE_S if first else self._deadline_s)
+        if opened:
+            self._attach(driver, *opened[0])
+        else:
+            self._enter(failed[0].state if failed else "timeout", str(failed[0]) if failed else DRIVER_STATES["timeout"])
+            for slot in self._slots:
+                slot.collector.fail("gpu_lost" if slot.lost else "driver_error")
+
+    async def _in_time(self, job: Callable[[], None], seconds: float) -> bool:
+        """Do `job` in the driver's thread; False when it took longer than `seconds` (it then goes on alone)."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(seconds, _finish, future)
+        self._opener.start(job, lambda: _soon(loop, _finish, future))
+        await future
+        timer.cancel()
+        return not self._opener.busy
+
+    def _attach(self, driver: Driver, devices: tuple[GpuDevice, ...], version: str | None, cuda: str | None) -> None:
+        known = {slot.facts.uuid: slot for slot in self._slots}
+        for device in devices:
+            slot = known.get(device.facts.uuid)
+            if slot is None:
+                self._slots.append(_Slot(device.facts, device))
+            else:
+                slot.facts = device.facts
+                slot.attach(device)
+        answering = {device.facts.uuid for device in devices}
+        for slot in self._slots:
+            if slot.facts.uuid not in answering:
+                slot.collector.fail("gpu_lost")
+        for sentence in driver.unreachable():
+            self._happen("gpu_lost", None, sentence)
+        self._enter("ok", "")
+        host = self._host_facts
+        inventory = Inventory(
+            type(host)(
+                cores=host.cores,
+                mem_total_bytes=host.mem_total_bytes,
+                kernel=host.kernel,
+                driver_version=version,
+                cuda_driver_version=cuda,
+            ),
+            tuple(slot.facts for slot in self._slots),
+        )
+        if inventory != self.inventory:
+            self.inventory = inventory
+        self._watching.set()
+        self._watcher = threading.Thread(target=self._watch, args=(driver,), name="gpu-events", daemon=True)
+        self._watcher.start()
+
+    def _shut(self, driver: Driver) -> Callable[[], None]:
+        def job() -> None:
+            self._watching.clear()
+            if self._watcher is not None:
+                self._watcher.join(2 * _EVENT_WAIT_MS / 1000)
+                if self._watcher.is_alive():
+                    return  # it hangs in the driver: shutting down under it might crash
+            driver.close()
+
+        return job
+
+    def _enter(self, state: str, detail: str) -> None:
+        if state != self.state:
+            if state != "ok":
+                log.warning("No GPU is read: %s", detail)
+                self._happen("driver", None, f"No GPU is read: {detail}")
+            elif self.state != "not_read":
+                log.info("The driver answers again.")
+                self._happen("driver", None, "The driver answers again.")
+        self.state, self.state_detail = state, detail
+
+    def _watch(self, driver: Driver) -> None:
+        """Wait for the driver's events, in a thread of its own."""
+        while self._watching.is_set():
+            try:
+                event = driver.event(_EVENT_WAIT_MS)
+            except DeviceError as error:
+                log.info("The driver reports no events: %s", error)
+                return
+            if event is None:
+                continue
+            if event.kind == "xid":
+                for slot in self._slots:
+                    if slot.facts.uuid == event.gpu_uuid:
+                        slot.xids += 1
+                        slot.collector.xids = slot.xids
+            self._happened.append(event)
+            self._on_event()
+
+    def _happen(self, kind: str, uuid: str | None, text: str) -> None:
+        self._happened.append(DeviceEvent(kind, uuid, None, text))
+
+
+def _reading(collector: GpuCollector, now: float) -> Callable[[], None]:
+    def job() -> None:
+        try:
+            collector.collect(now)
+        except Exception:
+            log.exception("Reading a GPU failed")
+            collector.fail("driver_error")
+
+    return job
+
+
+def _processes(readings: list[Reading], holds: list[Hold]) -> Processes:
+    return Processes(
+        pid=[reading.pid for reading in readings],
+        name=[reading.name for reading in readings],
+        user=[reading.user for reading in readings],
+        values=metric_major([reading.values for reading in readings], len(PROCESS)),
+        holds=holds,
+    )
+
+
+def _finish(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> None:
+    """Call in the loop; a loop that has ended meanwhile no longer wants to know."""
+    try:
+        loop.call_soon_threadsafe(call, *args)
+    except RuntimeError:
+        log.debug("A driver call came back after the end.")
+
+
+def _nothing() -> None:
+    pass

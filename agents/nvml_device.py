@@ -1,0 +1,329 @@
+"""NVML behind the device seam; the only module that calls it.
+
+`fn(handle, ...)` answers in NVML's units: milliwatts, millijoules, percent, MiB/s. The registry's sources
+scale them. GPM's traffic is in MiB/s, as nvml.h says: on a recorded two-GPU DDP run with 735 M fp32 gradients, which
+must send 4 bytes a parameter and step, the NVLink rate comes to 4.00 bytes with MiB and to an impossible 3.82
+with MB; a pageable copy measured at 18.5 GB/s of payload reads 19.9 GB/s with MiB, the 8 % more being the headers of
+256-byte PCIe packets.
+"""
+
+import logging
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, Final
+
+import pynvml
+
+from agents.device import Answer, DeviceError, DeviceEvent, DriverError, GpuDevice, Versions
+from wire.messages import GpuFacts
+
+log = logging.getLogger(__name__)
+
+_REASON: Final = {
+    pynvml.NVML_ERROR_INVALID_ARGUMENT: "unsupported",
+    pynvml.NVML_ERROR_NOT_SUPPORTED: "unsupported",
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "unsupported",
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "unsupported",
+    pynvml.NVML_ERROR_DEPRECATED: "unsupported",
+    pynvml.NVML_ERROR_VGPU_ECC_NOT_SUPPORTED: "unsupported",
+    pynvml.NVML_ERROR_NO_PERMISSION: "not_permitted",
+    pynvml.NVML_ERROR_NOT_FOUND: "not_found",
+    pynvml.NVML_ERROR_NO_DATA: "not_found",
+    pynvml.NVML_ERROR_TIMEOUT: "timeout",
+    pynvml.NVML_ERROR_GPU_IS_LOST: "gpu_lost",
+    pynvml.NVML_ERROR_GPU_NOT_FOUND: "gpu_lost",
+}
+_GPM_REASON: Final = _REASON | {
+    pynvml.NVML_ERROR_IN_USE: "profiler_busy",
+    pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES: "profiler_busy",
+    pynvml.NVML_ERROR_INVALID_STATE: "profiler_busy",
+}
+_STATE: Final = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "no_library",
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: "no_library",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "no_driver",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "version_mismatch",
+    pynvml.NVML_ERROR_NO_PERMISSION: "not_permitted",
+    pynvml.NVML_ERROR_TIMEOUT: "timeout",
+}
+_MEMBER: Final = {
+    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
+}
+_UNAVAILABLE: Final = 0xFFFFFFFFFFFFFFFF
+_EVENTS: Final = {
+    pynvml.nvmlEventTypeXidCriticalError: "xid",
+    pynvml.nvmlEventTypeSingleBitEccError: "ecc",
+    pynvml.nvmlEventTypeDoubleBitEccError: "ecc",
+    pynvml.nvmlEventTypeGpuUnavailableError: "gpu_lost",
+}
+_LINK_COUNT_FIELD: Final = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
+_LINK_SPEED_FIELD: Final = pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
+
+
+def _device_error(error: Exception, reasons: dict[int, str] = _REASON) -> DeviceError:
+    return DeviceError(reasons.get(getattr(error, "value", -1), "driver_error"), str(error))
+
+
+class NvmlDevice:
+    """One GPU behind an NVML handle. `nvml` is the pynvml module."""
+
+    def __init__(self, nvml: ModuleType | Any, index: int) -> None:
+        self._nvml = nvml
+        self._error: type[Exception] = nvml.NVMLError
+        self._gpm: _GpmSamples | None = None
+        try:
+            self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = _text(nvml.nvmlDeviceGetUUID(self._handle))
+        except self._error as error:
+            raise _device_error(error) from error
+        if not uuid.strip("GPU-0"):
+            raise DeviceError("driver_error", f"GPU {index} has no UUID")
+        self.facts = self._facts(index, uuid)
+
+    def call(self, name: str, args: tuple[int | str, ...]) -> Any:
+        """The answer of one NVML function for this GPU; a text argument names a constant of the module."""
+        nvml = self._nvml
+        try:
+            return getattr(nvml, name)(self._handle, *[getattr(nvml, a) if isinstance(a, str) else a for a in args])
+        except self._error as error:
+            raise _device_error(error) from error
+        except (AttributeError, TypeError, ValueError, UnicodeError) as error:
+            raise DeviceError("unsupported", f"{name}: {error}") from error
+
+    def fields(self, ids: Sequence[int]) -> list[Answer]:
+        """Field values in one call; the status of each is checked, so that success never hides a made-up zero."""
+        try:
+            values = self._nvml.nvmlDeviceGetFieldValues(self._handle, ids)
+        except self._error as error:
+            raise _device_error(error) from error
+        answers: list[Answer] = []
+        for value in values:
+            if value.nvmlReturn:
+                answers.append(DeviceError(_REASON.get(value.nvmlReturn, "driver_error"), f"NVML status {value.nvmlReturn}"))
+                continue
+            member = _MEMBER.get(value.valueType)
+            answers.append(getattr(value.value, member) if member else DeviceError("not_a_number", "unknown value type"))
+        return answers
+
+    def gpm(self, ids: Sequence[int]) -> list[Answer]:
+        """GPM metrics between the sample of the call before and now; DeviceError `profiler_busy` while another tool holds them."""
+        try:
+            if self._gpm is None:
+                if not self._nvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
+                    raise DeviceError("unsupported", "GPM needs Hopper or newer")
+                self._gpm = _GpmSamples(self._nvml, self._handle)
+            return self._gpm.read(ids)
+        except self._error as error:
+            if self._gpm is not None:
+                self._gpm.forget()
+            raise _device_error(error, _GPM_REASON) from error
+
+    def processes(self) -> list[tuple[int, int | None]]:
+        """Compute processes; DeviceError where the driver will not list them (which is not "none")."""
+        try:
+            found = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+        except self._error as error:
+            raise _device_error(error) from error
+        return [(p.pid, p.usedGpuMemory if p.usedGpuMemory not in (None, _UNAVAILABLE) else None) for p in found]
+
+    def mig_mode(self) -> bool | None:
+        """True while MIG is on; None where the card has none."""
+        try:
+            return bool(self._nvml.nvmlDeviceGetMigMode(self._handle)[0])
+        except self._error:
+            return None
+
+    def _facts(self, index: int, uuid: str) -> GpuFacts:
+        nvml = self._nvml
+        capability = self._try("nvmlDeviceGetCudaComputeCapability")
+        memory = self._try("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2) or self._try("nvmlDeviceGetMemoryInfo")
+        bus = getattr(self._try("nvmlDeviceGetPciInfo"), "busId", None)
+        limit = self._try("nvmlDeviceGetEnforcedPowerLimit")
+        default = self._try("nvmlDeviceGetPowerManagementDefaultLimit")
+        try:
+            links, speed = self.fields((_LINK_COUNT_FIELD, _LINK_SPEED_FIELD))
+        except DeviceError as error:
+            links = speed = error
+        has_links = isinstance(links, int) and links > 0
+        return GpuFacts(
+            index=index,
+            uuid=uuid,
+            name=_text(self._try("nvmlDeviceGetName") or "unknown GPU"),
+            pci_bus_id=None if bus is None else _text(bus),
+            compute_capability=None if capability is None else "{}.{}".format(*capability),
+            mem_total_bytes=getattr(memory, "total", None),
+            power_limit_w=None if limit is None else limit / 1000,
+            power_limit_default_w=None if default is None else default / 1000,
+            sm_clock_max_mhz=self._try("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+            mem_clock_max_mhz=self._try("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
+            pcie_link_gen_max=self._try("nvmlDeviceGetMaxPcieLinkGeneration"),
+            pcie_link_width_max=self._try("nvmlDeviceGetMaxPcieLinkWidth"),
+            nvlink_links=links if isinstance(links, int) else None,
+            # NVML says "Mbps" and means MB/s of one link: 26562 on an H200, whose links carry 26.562 GB/s.
+            nvlink_bytes_per_s_per_link=speed * 1e6 if has_links and isinstance(speed, int) and speed > 0 else None,
+            mig_mode=self.mig_mode(),
+        )
+
+    def _try(self, name: str, *args: object) -> Any:
+        try:
+            return getattr(self._nvml, name)(self._handle, *args)
+        except (self._error, AttributeError, TypeError):
+            return None
+
+
+class _GpmSamples:
+    """Two sample buffers that take turns, and one request whose structs are made once."""
+
+    def __init__(self, nvml: ModuleType | Any, handle: object) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self._last = nvml.nvmlGpmSampleAlloc()
+        self._spare = nvml.nvmlGpmSampleAlloc()
+        self._request = nvml.c_nvmlGpmMetricsGet_t()
+        self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        self._ids: Sequence[int] = ()
+        self._metrics: list[Any] = []
+        self._has_sample = False
+
+    def read(self, ids: Sequence[int]) -> list[Answer]:
+        self._nvml.nvmlGpmSampleGet(self._handle, self._spare)
+        self._last, self._spare = self._spare, self._last
+        if not self._has_sample:
+            self._has_sample = True
+            return [DeviceError("no_previous") for _ in ids]
+        request = self._request
+        if ids is not self._ids:
+            self._ids = ids
+            self._metrics = [request.metrics[i] for i in range(len(ids))]
+            for metric, metric_id in zip(self._metrics, ids, strict=True):
+                metric.metricId = metric_id
+        request.numMetrics = len(ids)
+        request.sample1 = self._spare  # the sample of the call before
+        request.sample2 = self._last
+        self._nvml.nvmlGpmMetricsGet(request)
+        return [
+            DeviceError(_GPM_REASON.get(metric.nvmlReturn, "driver_error")) if metric.nvmlReturn else metric.value
+            for metric in self._metrics
+        ]
+
+    def forget(self) -> None:
+        """The next call begins anew: its means must not reach over a gap."""
+        self._has_sample = False
+
+
+class NvmlDriver:
+    """NVML of this machine. `nvml` is the pynvml module."""
+
+    def __init__(self, nvml: ModuleType | Any = pynvml) -> None:
+        self._nvml = nvml
+        self._unreachable: tuple[str, ...] = ()
+        self._events: Any = None
+        self._open = False
+
+    def open(self) -> tuple[GpuDevice, ...]:
+        """Every GPU that answers; DriverError with a named state otherwise."""
+        nvml = self._nvml
+        try:
+            nvml.nvmlInit()
+            self._open = True
+            count = nvml.nvmlDeviceGetCount()
+        except nvml.NVMLError as error:
+            self.close()
+            raise DriverError(_STATE.get(error.value, "driver_error"), str(error)) from error
+        except OSError as error:
+            raise DriverError("no_library", str(error)) from error
+        devices: list[GpuDevice] = []
+        unreachable: list[str] = []
+        for index in range(count):
+            try:
+                devices.append(NvmlDevice(nvml, index))
+            except DeviceError as error:
+                unreachable.append(f"GPU {index} of {count} does not answer: {error}")
+        self._unreachable = tuple(unreachable)
+        if not devices:
+            self.close()
+            raise DriverError("no_gpu", "; ".join(unreachable))
+        self._events = self._register(devices)
+        return tuple(devices)
+
+    def versions(self) -> Versions:
+        """What the driver says of itself."""
+        nvml = self._nvml
+        driver = cuda = None
+        try:
+            driver = _text(nvml.nvmlSystemGetDriverVersion())
+            number = nvml.nvmlSystemGetCudaDriverVersion()
+            cuda = f"{number // 1000}.{number % 1000 // 10}"
+        except nvml.NVMLError as error:
+            log.debug("The driver does not tell its version: %s", error)
+        return Versions(driver, cuda)
+
+    def unreachable(self) -> tuple[str, ...]:
+        """GPUs that were counted but did not answer."""
+        return self._unreachable
+
+    def event(self, timeout_ms: int) -> DeviceEvent | None:
+        """The next XID, ECC error or lost GPU; None after `timeout_ms`."""
+        nvml = self._nvml
+        if self._events is None:
+            raise DeviceError("unsupported", "no GPU reports events")
+        try:
+            data = nvml.nvmlEventSetWait(self._events, timeout_ms)
+        except nvml.NVMLError as error:
+            if error.value == nvml.NVML_ERROR_TIMEOUT:
+                return None
+            raise _device_error(error) from error
+        try:
+            uuid = _text(nvml.nvmlDeviceGetUUID(data.device))
+        except nvml.NVMLError:
+            uuid = None
+        kind = _EVENTS.get(data.eventType, "driver")
+        if kind == "xid":
+            return DeviceEvent(kind, uuid, int(data.eventData), f"XID {data.eventData}")
+        if kind == "ecc":
+            double = data.eventType == nvml.nvmlEventTypeDoubleBitEccError
+            return DeviceEvent(kind, uuid, 2 if double else 1, "Uncorrected memory error" if double else "Corrected memory error")
+        return DeviceEvent(kind, uuid, None, f"NVML event {data.eventType:#x}")
+
+    def close(self) -> None:
+        """Shut NVML down; errors do not matter any more."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            if self._events is not None:
+                self._nvml.nvmlEventSetFree(self._events)
+            self._nvml.nvmlShutdown()
+        except self._nvml.NVMLError as error:
+            log.debug("NVML did not shut down: %s", error)
+        self._events = None
+
+    def _register(self, devices: Sequence[GpuDevice]) -> Any:
+        """An event set with every GPU that takes part; None when none does."""
+        nvml = self._nvml
+        wanted = 0
+        for kind in _EVENTS:
+            wanted |= kind
+        try:
+            events = nvml.nvmlEventSetCreate()
+        except nvml.NVMLError:
+            return None
+        registered = 0
+        for device in devices:
+            handle = device._handle  # type: ignore[attr-defined]
+            try:
+                nvml.nvmlDeviceRegisterEvents(handle, wanted & nvml.nvmlDeviceGetSupportedEventTypes(handle), events)
+                registered += 1
+            except nvml.NVMLError as error:
+                log.info("GPU %s reports no events: %s", device.facts.uuid, error)
+        return events if registered else None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

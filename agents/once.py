@@ -1,0 +1,90 @@
+"""One tick of this machine for people and scripts."""
+
+import asyncio
+import json
+import time
+from typing import Any, Final
+
+from agents.config import AgentConfig
+from agents.device import DRIVER_STATES
+from agents.machine import Machine
+from agents.nvml_device import NvmlDriver
+from agents.source import GPU, HOST, PROCESS, Tick
+from wire.messages import Cell
+
+INTERVAL_S: Final = 1.0
+"""Means need two samples; the first one is thrown away."""
+
+
+def text(config: AgentConfig, as_json: bool) -> str:
+    """The tick as JSON, or as lines for a person."""
+    found = asyncio.run(_read(config))
+    return json.dumps(found, allow_nan=False) if as_json else _lines(found)
+
+
+async def _read(config: AgentConfig) -> dict[str, Any]:
+    machine = Machine(NvmlDriver(), config.proc)
+    try:
+        await machine.collect()
+        await asyncio.sleep(INTERVAL_S)
+        tick = await machine.collect()
+        return as_dict(config.node, time.time(), machine, tick)
+    finally:
+        await machine.close()
+
+
+def as_dict(node: str, t: float, machine: Machine, tick: Tick) -> dict[str, Any]:
+    """The tick with names: values where there are any, `absent` with the reasons for the rest."""
+    processes = tick.processes
+    return {
+        "node": node,
+        "t": t,
+        "driver_version": machine.inventory.host.driver_version,
+        "cuda_driver_version": machine.inventory.host.cuda_driver_version,
+        "gpus_state": machine.state
+        if machine.state == "ok"
+        else f"{machine.state}: {machine.state_detail or DRIVER_STATES[machine.state]}",
+        "host": {
+            "cores": machine.inventory.host.cores,
+            "mem_total_bytes": machine.inventory.host.mem_total_bytes,
+            "cpu_pct_per_core": machine.per_core_pct,
+            **_named(HOST, tick.host, tick.host_reasons),
+        },
+        "gpus": [
+            {
+                "index": facts.index,
+                "uuid": facts.uuid,
+                "name": facts.name,
+                **_named(GPU, [column[number] for column in tick.gpu], reasons),
+            }
+            for number, (facts, reasons) in enumerate(zip(machine.inventory.gpus, tick.gpu_reasons, strict=True))
+        ],
+        "processes": [
+            {
+                "pid": pid,
+                "name": name,
+                "user": user,
+                "gpus": {machine.inventory.gpus[hold.gpu].uuid: hold.mem_bytes for hold in processes.holds if hold.pid == pid},
+                **_named(PROCESS, [column[row] for column in processes.values], tick.process_reasons[row]),
+            }
+            for row, (pid, name, user) in enumerate(zip(processes.pid, processes.name, processes.user, strict=True))
+        ],
+    }
+
+
+def _named(names: tuple[str, ...], values: list[Cell], reasons: list[str | None]) -> dict[str, Any]:
+    found: dict[str, Any] = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    found["absent"] = {name: reason for name, reason in zip(names, reasons, strict=True) if reason is not None}
+    return found
+
+
+def _lines(found: dict[str, Any]) -> str:
+    lines = [f"node {found['node']}", f"GPUs: {found['gpus_state']}"]
+    for title, entries in (("GPU", found["gpus"]), ("host", [found["host"]]), ("process", found["processes"])):
+        for entry in entries:
+            lines.append(f"{title} {entry.get('index', entry.get('pid', ''))} {entry.get('name', '')}".rstrip())
+            for name, value in entry.items():
+                if name not in ("index", "pid", "name", "absent", "cpu_pct_per_core"):
+                    lines.append(f"  {name} {value}")
+            lines += [f"  {name} absent: {reason}" for name, reason in entry["absent"].items()]
+    return "\n".join(lines)

@@ -1,0 +1,102 @@
+"""Where ticks come from: this machine or a recording, behind one protocol."""
+
+from typing import Final, Protocol
+
+from msgspec import Struct, field
+
+from agents.device import DeviceEvent
+from wire.messages import AbsentChange, Cell, GpuFacts, Hello, HostFacts, Processes, schema_id
+from wire.metrics import sent
+
+GPU: Final = tuple(metric.name for metric in sent("gpu"))
+HOST: Final = tuple(metric.name for metric in sent("host"))
+PROCESS: Final = tuple(metric.name for metric in sent("process"))
+SCHEMA: Final = schema_id(GPU, HOST, PROCESS)
+ALL_GPUS: Final = -1
+
+
+class Inventory(Struct, frozen=True):
+    """What a hello tells of a node."""
+
+    host: HostFacts
+    gpus: tuple[GpuFacts, ...]
+    recording: str | None = None
+
+    def hello(self, node: str, boot: str, version: str, interval_s: float) -> Hello:
+        """The first frame of a connection."""
+        return Hello(
+            node=node,
+            boot=boot,
+            agent_version=version,
+            interval_s=interval_s,
+            host=self.host,
+            gpus=self.gpus,
+            schema=SCHEMA,
+            gpu_metrics=GPU,
+            host_metrics=HOST,
+            process_metrics=PROCESS,
+            recording=self.recording,
+        )
+
+
+class Tick(Struct):
+    """One second of one node. `gpu[m][g]` and `gpu_reasons[g][m]`: metric m of GPU, GPU g; exactly one is None."""
+
+    gpu: list[list[Cell]]
+    gpu_reasons: list[list[str | None]]
+    host: list[Cell]
+    host_reasons: list[str | None]
+    processes: Processes = field(default_factory=Processes)
+    process_reasons: list[list[str | None]] = field(default_factory=list)  # [process][metric], for people alone
+
+
+class Source(Protocol):
+    """A node to speak for."""
+
+    @property
+    def inventory(self) -> Inventory:
+        """What the node has now; another object once that changed."""
+
+    async def collect(self) -> Tick:
+        """Read everything once; takes less than the interval, whatever hangs."""
+
+    def events(self) -> list[DeviceEvent]:
+        """What happened since the call before."""
+
+    async def close(self) -> None:
+        """Let the devices go; takes less than a second."""
+
+
+def metric_major(rows: list[list[Cell]], width: int) -> list[list[Cell]]:
+    """Columns of `rows`: one list a metric; `width` empty lists where there are no rows."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
+
+
+class Absences:
+    """Which readings are absent and why; tells what changed."""
+
+    def __init__(self) -> None:
+        self._gpu: list[list[str | None]] = []
+        self._host: list[str | None] = [None] * len(HOST)
+
+    def changes(self, tick: Tick) -> list[AbsentChange]:
+        """Changes since the tick before; after `reset`, everything that is absent."""
+        found: list[AbsentChange] = []
+        while len(self._gpu) < len(tick.gpu_reasons):
+            self._gpu.append([None] * len(GPU))
+        for number, reasons in enumerate(tick.gpu_reasons):
+            if reasons != self._gpu[number]:
+                found += _changes(number, GPU, self._gpu[number], reasons)
+                self._gpu[number] = list(reasons)
+        if tick.host_reasons != self._host:
+            found += _changes(ALL_GPUS, HOST, self._host, tick.host_reasons)
+            self._host = list(tick.host_reasons)
+        return found
+
+    def reset(self) -> None:
+        """Tell everything again with the next tick: what was told may not have arrived."""
+        self.__init__()  # type: ignore[misc]
+
+
+def _changes(gpu: int, names: tuple[str, ...], before: list[str | None], now: list[str | None]) -> list[AbsentChange]:
+    return [AbsentChange(gpu, name, b) for name, a, b in zip(names, before, now, strict=True) if a != b]

@@ -1,0 +1,393 @@
+"""What the server has not stored yet, on disk and bounded.
+
+Segments are append-only files of records, each with a checksum; the first record of a segment is the hello under which
+its batches were made, so that a later run of the agent can still deliver them. What was settled (stored or refused) is a
+record too. A torn tail or a damaged record loses itself alone. When the bound is reached the oldest segment is dropped
+and its records are counted; while the disk refuses, records wait in memory, bounded as well.
+
+Survives the death of the process at any instant. After a loss of power the last seconds may be missing; events are
+synced to the disk before they count as kept.
+"""
+
+import fcntl
+import logging
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wire.codec import WireError, decode_from_agent, encode
+from wire.messages import Hello
+
+log = logging.getLogger(__name__)
+
+HELLO: Final = 0
+BATCH: Final = 1
+EVENT: Final = 2
+_SETTLED: Final = 3
+_MAGIC: Final = b"Fs"
+_HEADER: Final = struct.Struct("<2sBxIQI")  # magic, kind, length, seq, checksum over all the rest
+_MAX_RECORD: Final = 4 << 20
+MEMORY_BYTES: Final = 8 << 20
+"""How much waits in memory where there is no disk."""
+
+Range = tuple[int, int]
+
+
+class SpoolError(Exception):
+    """The spool's directory cannot be used; the message says why."""
+
+
+class _Segment:
+    """One file. `records` are those not settled yet."""
+
+    def __init__(self, path: Path, fd: int, size: int) -> None:
+        self.path = path
+        self.fd = fd
+        self.size = size
+        self.records: dict[tuple[int, int], Group] = {}
+
+
+class Group:
+    """The records made under one hello; they can only be delivered after it."""
+
+    def __init__(self, hello: Hello) -> None:
+        self.hello = hello
+        self.places: tuple[dict[int, tuple[_Segment, int, int] | bytes], ...] = ({}, {}, {})
+
+    def pending(self, kind: int) -> list[int]:
+        """Seqs not settled yet, oldest first."""
+        return sorted(self.places[kind])
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing is left to deliver."""
+        return not self.places[BATCH] and not self.places[EVENT]
+
+
+class Spool:
+    """Records until they are settled. `directory` None: in memory alone, lost when the process ends."""
+
+    def __init__(self, directory: Path | None = None, max_bytes: int = 64 << 20) -> None:
+        self.dropped = 0
+        """Batches and events lost because the bound was reached."""
+        self.write_errors = 0
+        """Records that the disk refused."""
+        self.damaged = 0
+        """Stretches of bytes that were no record when the spool was opened."""
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._segment_bytes = max(4096, min(1 << 20, max_bytes // 8))
+        self._segments: list[_Segment] = []
+        self._open: _Segment | None = None
+        self._number = 0
+        self._groups: dict[bytes, Group] = {}
+        self._current: Group | None = None
+        self._current_hello = b""
+        self._in_memory = 0
+        self._failing = False
+        self._lock_fd: int | None = None
+        if directory is not None:
+            self._lock(directory)
+            self._recover(directory)
+
+    # What the loop and the sender use
+
+    def begin(self, hello: Hello) -> Group:
+        """Make `hello` the one under which later records are made; its group."""
+        payload = encode(hello)
+        self._roll()
+        self._current_hello = payload
+        self._current = self._groups.setdefault(payload, Group(hello))
+        return self._current
+
+    @property
+    def current(self) -> Group:
+        """The group of the last hello."""
+        if self._current is None:
+            raise RuntimeError("the spool has no hello yet")
+        return self._current
+
+    def earlier(self) -> list[Group]:
+        """Groups of earlier hellos that still have records, oldest first."""
+        for key in [key for key, group in self._groups.items() if group.is_empty and group is not self._current]:
+            del self._groups[key]
+        return [group for group in self._groups.values() if group is not self._current]
+
+    def append(self, kind: int, seq: int, payload: bytes) -> None:
+        """Keep one record; never raises for a disk that refuses."""
+        group = self.current
+        place = self._write(kind, seq, payload)
+        if place is None:
+            self._in_memory += len(payload)
+            group.places[kind][seq] = payload
+            self._bound_memory()
+            return
+        group.places[kind][seq] = place
+        place[0].records[kind, seq] = group
+        if kind == EVENT:
+            self._sync(place[0])
+        self._bound_disk()
+
+    def payload(self, group: Group, kind: int, seq: int) -> bytes | None:
+        """The bytes of one pending record; None when it was settled or dropped meanwhile, or cannot be read back."""
+        place = group.places[kind].get(seq)
+        if place is None or isinstance(place, bytes):
+            return place
+        segment, offset, length = place
+        try:
+            header = os.pread(segment.fd, _HEADER.size, offset)
+            payload = os.pread(segment.fd, length, offset + _HEADER.size)
+        except OSError as error:
+            log.warning("The spool cannot be read back: %s", error)
+            return None
+        if _checked(header, payload) != (kind, seq):
+            self._forget(group, kind, seq)
+            self.damaged += 1
+            return None
+        return payload
+
+    def settle(self, group: Group, kind: int, ranges: Iterable[Range]) -> int:
+        """Forget the records in these inclusive ranges; how many there were."""
+        places = group.places[kind]
+        count = 0
+        done: list[tuple[str, int, int, int]] = []
+        for low, high in ranges:
+            seqs = range(low, high + 1) if high - low < len(places) else [seq for seq in places if low <= seq <= high]
+            found = [seq for seq in seqs if seq in places]
+            if found:
+                done.append((group.hello.boot, kind, low, high))
+            on_disk = [seq for seq in found if not isinstance(places[seq], bytes)]
+            if on_disk:
+                self._write(_SETTLED, 0, msgspec.msgpack.encode(done[-1]))
+            for seq in found:
+                self._forget(group, kind, seq)
+            count += len(found)
+        return count
+
+    def close(self) -> None:
+        """Close the files; what is not settled stays on disk."""
+        for segment in self._segments:
+            os.close(segment.fd)
+            if not segment.records:
+                segment.path.unlink(missing_ok=True)
+        self._segments = []
+        self._open = None
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    # Writing
+
+    def _write(self, kind: int, seq: int, payload: bytes) -> tuple[_Segment, int, int] | None:
+        """Append one record; None when the disk refused it."""
+        if self._directory is None:
+            return None
+        try:
+            segment = self._open or self._new_segment(self._directory)
+            if segment.size >= self._segment_bytes:
+                self._roll()
+                segment = self._new_segment(self._directory)
+            offset = segment.size
+            self._put(segment, kind, seq, payload)
+        except OSError as error:
+            self.write_errors += 1
+            if not self._failing:
+                self._failing = True
+                log.error("The spool %s refuses records, which wait in memory meanwhile: %s", self._directory, error)
+            return None
+        if self._failing:
+            self._failing = False
+            log.warning("The spool %s takes records again.", self._directory)
+        return segment, offset, len(payload)
+
+    def _put(self, segment: _Segment, kind: int, seq: int, payload: bytes) -> None:
+        record = _record(kind, seq, payload)
+        try:
+            written = os.pwrite(segment.fd, record, segment.size)
+            if written != len(record):
+                raise OSError(28, "no space left for the whole record")
+        except OSError:
+            try:
+                os.ftruncate(segment.fd, segment.size)
+            except OSError:
+                self._roll()  # its torn tail is skipped when it is read
+            raise
+        segment.size += len(record)
+
+    def _new_segment(self, directory: Path) -> _Segment:
+        if self._current is None:
+            raise OSError(22, "no hello yet")
+        self._number += 1
+        path = directory / f"{self._number:012d}.spool"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        segment = _Segment(path, fd, 0)
+        try:
+            self._put(segment, HELLO, 0, self._current_hello)
+        except OSError:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+            raise
+        self._segments.append(segment)
+        self._open = segment
+        return segment
+
+    def _roll(self) -> None:
+        """End the open segment."""
+        segment, self._open = self._open, None
+        if segment is not None and not segment.records:
+            self._remove(segment)
+
+    def _sync(self, segment: _Segment) -> None:
+        try:
+            os.fdatasync(segment.fd)
+        except OSError as error:
+            log.warning("An event may not be on the disk yet: %s", error)
+
+    # Forgetting
+
+    def _forget(self, group: Group, kind: int, seq: int) -> None:
+        place = group.places[kind].pop(seq, None)
+        if isinstance(place, bytes):
+            self._in_memory -= len(place)
+        elif place is not None:
+            segment = place[0]
+            segment.records.pop((kind, seq), None)
+            if not segment.records and segment is not self._open:
+                self._remove(segment)
+
+    def _remove(self, segment: _Segment) -> None:
+        if segment in self._segments:
+            self._segments.remove(segment)
+            os.close(segment.fd)
+            segment.path.unlink(missing_ok=True)
+
+    def _bound_disk(self) -> None:
+        while len(self._segments) > 1 and sum(segment.size for segment in self._segments) > self._max_bytes:
+            segment = self._segments[0]
+            lost = len(segment.records)
+            if lost:
+                self.dropped += lost
+                log.warning("The spool is full: its %d oldest records were dropped (%d so far).", lost, self.dropped)
+            for (kind, seq), group in list(segment.records.items()):
+                group.places[kind].pop(seq, None)
+            segment.records.clear()
+            self._remove(segment)
+
+    def _bound_memory(self) -> None:
+        limit = min(MEMORY_BYTES, self._max_bytes)
+        if self._in_memory <= limit:
+            return
+        before = self.dropped
+        for group in self._groups.values():
+            for kind in (BATCH, EVENT):
+                for seq, place in list(group.places[kind].items()):
+                    if self._in_memory <= limit:
+                        break
+                    if isinstance(place, bytes):
+                        self._forget(group, kind, seq)
+                        self.dropped += 1
+        if before == 0:
+            log.warning("Too much waits in memory: the oldest records are dropped.")
+
+    # Opening
+
+    def _lock(self, directory: Path) -> None:
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock_fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SpoolError(f"another agent uses the spool {directory}: stop it, or give this one its own directory.") from None
+        except OSError as error:
+            raise SpoolError(f"the spool {directory} cannot be used: {error.strerror or error}.") from None
+
+    def _recover(self, directory: Path) -> None:
+        settled: list[tuple[str, int, int, int]] = []
+        for path in sorted(directory.glob("*.spool")):
+            self._number = max(self._number, int(path.stem) if path.stem.isdigit() else 0)
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                content = path.read_bytes()
+            except OSError as error:
+                log.warning("A spool segment cannot be read: %s", error)
+                continue
+            self._recover_segment(_Segment(path, fd, len(content)), content, settled)
+        for boot, kind, low, high in settled:
+            for group in self._groups.values():
+                if group.hello.boot == boot:
+                    for seq in [seq for seq in group.places[kind] if low <= seq <= high]:
+                        self._forget(group, kind, seq)
+        for segment in list(self._segments):
+            if not segment.records:
+                self._remove(segment)
+        if self.damaged:
+            log.warning("The spool had %d damaged or torn stretches; the rest of it is kept.", self.damaged)
+
+    def _recover_segment(self, segment: _Segment, content: bytes, settled: list[tuple[str, int, int, int]]) -> None:
+        self._segments.append(segment)
+        group: Group | None = None
+        end = 0
+        for offset, kind, seq, payload in _records(content):
+            if offset != end:
+                self.damaged += 1
+            end = offset + _HEADER.size + len(payload)
+            if kind == HELLO:
+                group = self._recover_group(payload)
+            elif kind == _SETTLED:
+                settled.append(msgspec.msgpack.decode(payload, type=tuple[str, int, int, int]))
+            elif group is None:
+                self.dropped += 1  # its hello is gone: nobody could read it
+            else:
+                group.places[kind][seq] = (segment, offset, len(payload))
+                segment.records[kind, seq] = group
+        if end != len(content):
+            self.damaged += 1
+
+    def _recover_group(self, payload: bytes) -> Group | None:
+        if payload not in self._groups:
+            try:
+                hello = decode_from_agent(payload)
+            except WireError as error:
+                log.warning("A hello in the spool is of another version: %s", error)
+                return None
+            if not isinstance(hello, Hello):
+                return None
+            self._groups[payload] = Group(hello)
+        return self._groups[payload]
+
+
+def _record(kind: int, seq: int, payload: bytes) -> bytes:
+    head = _HEADER.pack(_MAGIC, kind, len(payload), seq, 0)
+    checksum = zlib.crc32(payload, zlib.crc32(head[:-4]))
+    return head[:-4] + struct.pack("<I", checksum) + payload
+
+
+def _checked(header: bytes, payload: bytes) -> tuple[int, int] | None:
+    """Kind and seq of a record that is whole; None otherwise."""
+    if len(header) != _HEADER.size:
+        return None
+    magic, kind, length, seq, checksum = _HEADER.unpack(header)
+    if magic != _MAGIC or kind > _SETTLED or length != len(payload):
+        return None
+    return (kind, seq) if zlib.crc32(payload, zlib.crc32(header[:-4])) == checksum else None
+
+
+def _records(content: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    """(offset, kind, seq, payload) of every whole record, also of those after damaged bytes."""
+    offset = content.find(_MAGIC)
+    while 0 <= offset <= len(content) - _HEADER.size:
+        header = content[offset : offset + _HEADER.size]
+        length = _HEADER.unpack(header)[2]
+        if length <= _MAX_RECORD:
+            payload = content[offset + _HEADER.size : offset + _HEADER.size + length]
+            found = _checked(header, payload)
+            if found is not None:
+                yield offset, *found, payload
+                offset = content.find(_MAGIC, offset + _HEADER.size + length)
+                continue
+        offset = content.find(_MAGIC, offset + 1)

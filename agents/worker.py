@@ -1,0 +1,38 @@
+"""A thread for calls that may hang: the caller waits as long as it likes, and goes on without the answer."""
+
+import queue
+import threading
+from collections.abc import Callable
+
+
+class Worker:
+    """One daemon thread that does one job at a time. `busy` is True from `start` until its job ended."""
+
+    def __init__(self, name: str) -> None:
+        self.busy = False
+        self._name = name
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], None], Callable[[], None]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def start(self, job: Callable[[], None], done: Callable[[], None]) -> None:
+        """Begin `job` (which must not raise); `done` is called in the thread when it ended. Not while busy."""
+        if self.busy:
+            raise RuntimeError(f"{self._name} is still at its last job")
+        self.busy = True
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._jobs.put((job, done))
+
+    def close(self) -> None:
+        """Let the thread end after its job; does not wait for it."""
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while (work := self._jobs.get()) is not None:
+            job, done = work
+            try:
+                job()
+            finally:
+                self.busy = False
+                done()
