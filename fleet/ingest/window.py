@@ -5,11 +5,12 @@ node's, less its estimated skew, so that an age is an age even where a node's cl
 """
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from wire import metrics
@@ -18,6 +19,8 @@ from wire.metrics import Scope
 KEEP_S: Final = 300
 HISTORY: Final = ("gpu_util_pct", "sm_active", "power_w", "temperature_c", "mem_used_bytes", "tensor_active", "dram_active")
 """GPU metrics whose last five minutes are kept at one value a second."""
+
+PROCESS_METRICS: Final = tuple(metric.name for metric in metrics.sent("process"))
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -86,7 +89,7 @@ class ProcessRow:
 class _Node:
     gpus: tuple[int, ...] = ()
     processes_at: float = float("-inf")
-    processes: tuple[ProcessRow, ...] = ()
+    processes: tuple[pl.DataFrame, int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -144,13 +147,33 @@ class Ring:
         with self.lock:
             self.host.put(entities, at, values)
 
-    def put_processes(self, node: int, at: float, rows: Iterable[ProcessRow]) -> None:
-        """All processes of one node at one time; an older list than the one known is passed over."""
+    def put_processes(self, node: int, at: float, frame: pl.DataFrame, start: int, end: int) -> None:
+        """All processes of one node at one time: rows `start` to `end` of the frame. An older list than the one known is passed over."""
         with self.lock:
             entry = self.nodes.get(node)
             if entry is not None and at >= entry.processes_at:
                 entry.processes_at = at
-                entry.processes = tuple(rows)
+                entry.processes = (frame, start, end)
+
+    def processes(self, node: int) -> list[ProcessRow]:
+        """What holds the node's GPUs, as it last told."""
+        with self.lock:
+            entry = self.nodes.get(node)
+            if entry is None or entry.processes is None:
+                return []
+            frame, start, end = entry.processes
+        known = set(frame.columns)
+        return [
+            ProcessRow(
+                row["entity"],
+                row["pid"],
+                row["name"],
+                row["user"],
+                row["gpu_mem_bytes"],
+                tuple(row[name] if name in known else None for name in PROCESS_METRICS),
+            )
+            for row in frame.slice(start, end - start).iter_rows(named=True)
+        ]
 
     def history(self, gpu: int, now: float) -> Mapping[str, list[float | int | None]]:
         """`ts` (whole seconds, rising, gaps left out) and one list for each metric of HISTORY; empty lists for an unknown GPU."""

@@ -46,7 +46,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fleet.ingest.window import Latest, ProcessRow, Ring
+from fleet.ingest.window import PROCESS_METRICS, Latest, ProcessRow, Ring
 from wire import metrics
 
 FLEET_METRICS: Final = ("gpu_util_pct", "sm_active", "power_w", "temperature_c", "mem_used_bytes")
@@ -67,7 +67,6 @@ NODE_METRICS: Final = (
     "nvlink_rx_bytes_per_s",
 )
 NODE_COLUMNS: Final = ("id", *NODE_METRICS, "age_s")
-PROCESS_METRICS: Final = tuple(metric.name for metric in metrics.sent("process"))
 _DIGITS: Final = {"ratio": 4, "percent": 1, "watts": 1, "celsius": 1, "cores": 2}
 
 _encode = msgspec.json.Encoder().encode  # NaN becomes null
@@ -93,7 +92,7 @@ def node(ring: Ring, node_id: int, now: float) -> str:
             "columns": NODE_COLUMNS,
             "rows": _rows(ring.gpu, gpus, NODE_METRICS, now),
             "host": _named(ring.host, node_id, now),
-            "processes": [_process(row) for row in (entry.processes if entry else ())],
+            "processes": [_process(row) for row in ring.processes(node_id)],
         }
     return _text(frame)
 
@@ -103,7 +102,6 @@ def gpu(ring: Ring, gpu_id: int, now: float, with_history: bool = False) -> str:
     with ring.lock:
         values = _named(ring.gpu, gpu_id, now)
         node_id = ring.node_of.get(gpu_id)
-        entry = ring.nodes.get(node_id) if node_id is not None else None
         frame: dict[str, Any] = {
             "type": "gpu",
             "id": gpu_id,
@@ -111,7 +109,7 @@ def gpu(ring: Ring, gpu_id: int, now: float, with_history: bool = False) -> str:
             "t": now,
             "age_s": values.pop("age_s"),
             "metrics": values,
-            "processes": [_process(row) for row in (entry.processes if entry else ()) if row.gpu == gpu_id],
+            "processes": [_process(row) for row in ring.processes(node_id) if row.gpu == gpu_id] if node_id is not None else [],
         }
         if with_history:
             frame["history"] = ring.history(gpu_id, now)

@@ -1,0 +1,217 @@
+"""What ingest takes: the checks that each frame passes on the event loop, cheap enough for every batch.
+
+Shapes, names and times are judged here; values are judged later, over many batches at once (columns.py).
+"""
+
+import math
+import re
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
+
+import msgspec
+from django.core.exceptions import ValidationError
+
+from fleet.accounts.models import node_name
+from fleet.ingest.outbox import Outbox
+from wire import metrics
+from wire.codec import WireError
+from wire.messages import PROTOCOL_VERSION, Batch, Event, GpuFacts, Hello, schema_id
+from wire.metrics import Scope
+
+MAX_GPUS: Final = 256
+"""Of one node: 16 cards cut into 7 instances are 112."""
+OLDEST_T: Final = 1_577_836_800.0
+"""2020-01-01: before it a clock was never set (NVML's boot clock reads as 1970)."""
+MAX_AHEAD_S: Final = 60.0
+MAX_SEQ: Final = 1 << 53
+
+_BOOT = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,79}", re.ASCII)
+_WORD = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
+_REASON = re.compile(r"[a-z][a-z0-9_]{0,29}", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NAMES: Final[dict[Scope, frozenset[str]]] = {
+    scope: frozenset(metric.name for metric in metrics.of(scope)) for scope in ("gpu", "host", "process")
+}
+_SENT: Final[dict[Scope, frozenset[str]]] = {
+    scope: frozenset(metric.name for metric in metrics.sent(scope)) for scope in ("gpu", "host", "process")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The ordered metrics of one schema."""
+
+    schema: str
+    gpu: tuple[str, ...]
+    host: tuple[str, ...]
+    process: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Skew:
+    """How far a node's clock is ahead of ours: the largest `t - received` of the last minutes.
+
+    Delay only ever lowers that difference, so the largest is the nearest to the truth, and a backlog of old
+    batches does not move it. Two buckets of a minute forget what a stepped clock once was.
+    """
+
+    value: float | None = None
+    _now: float = -math.inf
+    _before: float = -math.inf
+    _since: float = 0.0
+
+    def learn(self, t: float, received: float) -> None:
+        """Take the times of one batch."""
+        if received - self._since > 60:
+            self._before, self._now, self._since = self._now, -math.inf, received
+        ahead = t - received
+        if ahead > self._now:
+            self._now = ahead
+        # More than ten minutes behind is a backlog, not a clock: until something newer comes, nothing is known.
+        best = max(self._now, self._before)
+        self.value = best if best > -600 else None
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One boot of one node as its hello described it; what its batches are read by."""
+
+    node: int
+    node_name: str
+    boot: str
+    layout: Layout
+    gpus: tuple[int, ...]
+    gpu_by_uuid: dict[str, int]
+    outbox: Outbox
+    skew: Skew = field(default_factory=Skew)
+    is_first: bool = False
+    """True until the first batch of a boot that the server had not met: what it does not call absent is back."""
+
+
+def check_hello(hello: Hello, node: str) -> Layout:
+    """The layout that the hello describes; WireError when it may not be believed or contradicts itself."""
+    if hello.node != node:
+        raise WireError("wrong_node", f"the token is {node}'s, the hello says {clean(hello.node, 60)!r}")
+    try:
+        node_name(hello.node)
+    except ValidationError as error:
+        raise WireError("bad_hello", f"{clean(hello.node, 60)!r} is no node name: {error.message}") from None
+    if hello.v != PROTOCOL_VERSION:
+        raise WireError("bad_hello", f"the agent speaks version {hello.v}, this server {PROTOCOL_VERSION}")
+    if not _BOOT.fullmatch(hello.boot):
+        raise WireError("bad_hello", "boot must be 1 to 64 letters, digits, dots, colons, dashes or underscores")
+    if not (math.isfinite(hello.interval_s) and 0.01 <= hello.interval_s <= 3600):
+        raise WireError("bad_hello", f"interval_s is {hello.interval_s}; 0.01 to 3600 is possible")
+    _check_gpus(hello.gpus)
+    for scope, names in _scopes(hello):
+        unknown = [name for name in names if name not in _SENT[scope]]
+        if unknown:
+            raise WireError("unknown_metric", f"{scope} {', '.join(clean(name, 40) for name in unknown[:5])}")
+        if len(set(names)) != len(names):
+            raise WireError("bad_hello", f"a {scope} metric is listed twice")
+    layout = _layout(hello.gpu_metrics, hello.host_metrics, hello.process_metrics)
+    if hello.schema != layout.schema:
+        raise WireError("bad_hello", f"schema is {clean(hello.schema, 40)!r}, its metrics make {layout.schema!r}")
+    return layout
+
+
+@cache  # the names are the registry's by now, and few orders of them exist
+def _layout(gpu: tuple[str, ...], host: tuple[str, ...], process: tuple[str, ...]) -> Layout:
+    return Layout(schema_id(gpu, host, process), gpu, host, process)
+
+
+def _scopes(hello: Hello) -> tuple[tuple[Scope, tuple[str, ...]], ...]:
+    return (("gpu", hello.gpu_metrics), ("host", hello.host_metrics), ("process", hello.process_metrics))
+
+
+def _check_gpus(gpus: tuple[GpuFacts, ...]) -> None:
+    if len(gpus) > MAX_GPUS:
+        raise WireError("bad_hello", f"{len(gpus)} GPUs; one node has at most {MAX_GPUS}")
+    for gpu in gpus:
+        if not _UUID.fullmatch(gpu.uuid):
+            raise WireError("bad_hello", f"{clean(gpu.uuid, 60)!r} is no GPU's UUID")
+        if not 0 <= gpu.index < 32_768:
+            raise WireError("bad_hello", f"GPU index {gpu.index}")
+    if len({gpu.uuid for gpu in gpus}) != len(gpus) or len({gpu.index for gpu in gpus}) != len(gpus):
+        raise WireError("bad_hello", "two GPUs share a UUID or an index")
+
+
+def check_batch(batch: Batch, session: Session, received: float) -> None:
+    """None when the batch, whose boot and schema are the session's, fits it; else WireError with the batch's seq."""
+    layout, gpus = session.layout, len(session.gpus)
+    if len(batch.gpu) != len(layout.gpu):
+        raise WireError("wrong_shape", f"{len(batch.gpu)} GPU metrics where the hello lists {len(layout.gpu)}", batch.seq)
+    for column in batch.gpu:
+        if len(column) != gpus:
+            raise WireError("wrong_shape", f"a column of {len(column)} values for {gpus} GPUs", batch.seq)
+    if len(batch.host) != len(layout.host):
+        raise WireError("wrong_shape", f"{len(batch.host)} host metrics where the hello lists {len(layout.host)}", batch.seq)
+    if not OLDEST_T <= batch.t <= received + MAX_AHEAD_S:  # false for NaN too
+        raise WireError("bad_time", _time_detail(batch.t, received), batch.seq)
+    if batch.processes.pid or batch.processes.holds or batch.processes.values:
+        _check_processes(batch, layout, gpus)
+    for change in batch.absent:
+        names = _NAMES["host" if change.gpu == -1 else "gpu"]
+        if not -1 <= change.gpu < gpus or change.metric not in names or not _REASON.fullmatch(change.reason or "back"):
+            raise WireError("wrong_shape", f"absent: GPU {change.gpu}, {clean(change.metric, 40)!r}", batch.seq)
+
+
+def _check_processes(batch: Batch, layout: Layout, gpus: int) -> None:
+    processes = batch.processes
+    count = len(processes.pid)
+    if len(processes.name) != count or len(processes.user) != count:
+        raise WireError("wrong_shape", f"{count} pids, {len(processes.name)} names, {len(processes.user)} users", batch.seq)
+    if len(processes.values) != (len(layout.process) if count or processes.values else 0):
+        raise WireError(
+            "wrong_shape", f"{len(processes.values)} process metrics where the hello lists {len(layout.process)}", batch.seq
+        )
+    if any(len(column) != count for column in processes.values):
+        raise WireError("wrong_shape", f"a process column's length is not {count}", batch.seq)
+    if any(not 0 <= pid < 1 << 31 for pid in processes.pid):
+        raise WireError("wrong_shape", "a pid is negative or has more than 31 bits", batch.seq)
+    if any(not 0 <= hold.gpu < gpus or not 0 <= hold.pid < 1 << 31 for hold in processes.holds):
+        raise WireError("wrong_shape", "a process holds a GPU that the hello does not list", batch.seq)
+
+
+def check_event(event: Event, received: float) -> None:
+    """None when the event may be stored; else WireError."""
+    if not OLDEST_T <= event.t <= received + MAX_AHEAD_S:
+        raise WireError("bad_time", _time_detail(event.t, received), event.seq)
+    if not _WORD.fullmatch(event.kind):
+        raise WireError("malformed", f"kind {clean(event.kind, 40)!r}", event.seq)
+    if event.code is not None and not -(1 << 31) <= event.code < 1 << 31:
+        raise WireError("malformed", f"code {event.code}", event.seq)
+
+
+def _time_detail(t: float, received: float) -> str:
+    if not math.isfinite(t):
+        return "t is not a number"
+    if t > received:
+        return f"t is {t - received:.0f} s ahead of this server; {MAX_AHEAD_S:.0f} s are allowed: check the clocks"
+    stamp = time.strftime("%Y-%m-%d", time.gmtime(t)) if t > -6e10 else "long ago"
+    return f"t is {stamp}: the node's clock was never set"
+
+
+def clean(text: str, limit: int) -> str:
+    """The text without control characters, cut to `limit`."""
+    return _CONTROL.sub("", text[: limit * 2])[:limit]
+
+
+class _Tagged(msgspec.Struct):
+    type: str | None = None
+
+
+_tagged_binary = msgspec.msgpack.Decoder(_Tagged)
+_tagged_text = msgspec.json.Decoder(_Tagged)
+
+
+def is_event(frame: bytes | str) -> bool:
+    """True when a frame that does not decode calls itself an event: its seq is not a batch's."""
+    try:
+        tagged = _tagged_text.decode(frame) if isinstance(frame, str) else _tagged_binary.decode(frame)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return tagged.type == "event"

@@ -1,0 +1,160 @@
+"""Events: a row each, committed as soon as the database is free, acked at once, then told to findings by name.
+
+Nothing waits to form a group; what arrives during one commit goes into the next. A broker that is down loses
+nothing: beat sweeps rows that nobody handled.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from celery import current_app
+from django.db import DatabaseError, IntegrityError, transaction
+from kombu.exceptions import OperationalError
+
+from fleet.ingest.accept import Session, clean
+from fleet.ingest.threads import Threads
+from fleet.inventory.models import Event as Row
+from wire.codec import WireError
+from wire.messages import Event
+
+TASK: Final = "fleet.findings.tasks.event_arrived"
+MAX_WAITING: Final = 20_000
+MAX_COMMIT: Final = 500
+MAX_TOLD: Final = 50
+"""Of one commit; in a storm the sweep takes the rest."""
+TELL_AGAIN_S: Final = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """An event that passed its checks."""
+
+    session: Session
+    event: Event
+    at: float
+
+
+class EventDesk:
+    """Owned by the event loop. `settled` is told, on the loop, which events are committed and which never can be."""
+
+    def __init__(self, threads: Threads, settled: Callable[[list[Arrived], list[Arrived]], None]) -> None:
+        self._threads = threads
+        self._settled = settled
+        self._waiting: list[Arrived] = []
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._tell_after = 0.0
+        self.failing = False
+
+    def start(self) -> None:
+        """Begin; call on the event loop."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="ingest-events")
+
+    async def stop(self) -> None:
+        """Commit what waits and end."""
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+
+    def put(self, arrived: Arrived) -> None:
+        """Queue an event for the next commit; WireError `busy` when too many wait."""
+        if len(self._waiting) >= MAX_WAITING:
+            raise WireError("busy", "too many events wait for the database", arrived.event.seq)
+        self._waiting.append(arrived)
+        self._wake.set()
+
+    async def _run(self) -> None:
+        pause = 0.5
+        while self._waiting or not self._stopping:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                group = self._waiting[:MAX_COMMIT]
+                try:
+                    stored, refused, ids = await self._threads.database(commit, group)
+                except DatabaseError as error:
+                    if not self.failing:
+                        logger.error("Events cannot be stored, agents keep them: %s", error)
+                    self.failing = True
+                    if self._stopping:
+                        return
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, 10.0)
+                    continue
+                if self.failing:
+                    logger.warning("Events are stored again")
+                self.failing, pause = False, 0.5
+                del self._waiting[: len(group)]
+                self._settled(stored, refused)
+                self._tell(ids[:MAX_TOLD])
+
+    def _tell(self, ids: list[int]) -> None:
+        loop = asyncio.get_running_loop()
+        if ids and loop.time() >= self._tell_after and (self._telling is None or self._telling.done()):
+            self._telling = loop.create_task(self._send(ids), name="ingest-tell")
+
+    async def _send(self, ids: list[int]) -> None:
+        try:
+            await self._threads.broker(_enqueue, ids)
+        except (OperationalError, OSError) as error:
+            self._tell_after = asyncio.get_running_loop().time() + TELL_AGAIN_S
+            logger.warning("The broker does not answer; the sweep will take new events: %s", error)
+
+
+def commit(group: list[Arrived]) -> tuple[list[Arrived], list[Arrived], list[int]]:
+    """Stored (now or earlier), refused for good, and the ids of rows that nobody has handled."""
+    stored: list[Arrived] = []
+    refused: list[Arrived] = []
+    try:
+        with transaction.atomic():
+            Row.objects.bulk_create([_row(arrived) for arrived in group], ignore_conflicts=True)
+        stored = group
+    except IntegrityError:  # a node or GPU was deleted under one of them
+        for arrived in group:
+            try:
+                with transaction.atomic():
+                    Row.objects.bulk_create([_row(arrived)], ignore_conflicts=True)
+                stored.append(arrived)
+            except IntegrityError:
+                refused.append(arrived)
+    wanted = {(arrived.session.node, arrived.session.boot, arrived.event.seq) for arrived in stored}
+    rows = Row.objects.filter(
+        handled_at=None,
+        node__in={node for node, _, _ in wanted},
+        boot__in={boot for _, boot, _ in wanted},
+        seq__in={seq for *_, seq in wanted},
+    )
+    return stored, refused, [pk for pk, *key in rows.values_list("pk", "node_id", "boot", "seq") if tuple(key) in wanted]
+
+
+def _row(arrived: Arrived) -> Row:
+    event, session = arrived.event, arrived.session
+    gpu = session.gpu_by_uuid.get(event.gpu_uuid) if event.gpu_uuid else None
+    text = clean(event.text, 900)
+    if event.gpu_uuid and gpu is None:
+        text = f"{text} ({clean(event.gpu_uuid, 80)})".strip()
+    return Row(
+        node_id=session.node,
+        gpu_id=gpu,
+        boot=session.boot,
+        seq=event.seq,
+        kind=event.kind,
+        code=event.code,
+        text=text,
+        observed_at=datetime.fromtimestamp(event.t, UTC),
+        received_at=datetime.fromtimestamp(arrived.at, UTC),
+    )
+
+
+def _enqueue(ids: list[int]) -> None:
+    for pk in ids:
+        current_app.send_task(TASK, args=[pk], ignore_result=True, retry=False)

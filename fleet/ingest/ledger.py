@@ -1,0 +1,124 @@
+"""What the database should know of connections, written in bulk every few seconds, never for each batch.
+
+Presence, the newest sample's time, clock skew, refusal counts, tokens' last use; and the way back: which tokens
+were revoked and which nodes deleted, so that their connections end.
+"""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from django.db.models import F
+from django.utils import timezone
+
+from fleet.accounts.models import AgentToken
+from fleet.inventory.models import Node, Refusal
+
+SKEW_STEP_S: Final = 0.25
+SKEW_WARN_S: Final = 5.0
+_IN_ONE_QUERY: Final = 500
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Refused:
+    total: int = 0
+    detail: str = ""
+    at: float = 0.0
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Notes taken on the event loop; `take` hands them over to be written."""
+
+    seen: dict[int, float] = field(default_factory=dict)
+    skew: dict[int, float] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
+    used: set[int] = field(default_factory=set)
+    refused: dict[tuple[str, str], _Refused] = field(default_factory=lambda: defaultdict(_Refused))
+    _spoken: set[tuple[str, str]] = field(default_factory=set)
+    _skew_known: dict[int, float] = field(default_factory=dict)
+
+    def refuse(self, node_name: str, code: str, detail: str, count: int = 1) -> None:
+        """Count a refusal; it is logged once for each node and code, until `forget`."""
+        note = self.refused[node_name, code]
+        note.total += count
+        note.detail = detail
+        note.at = time.time()
+        if (node_name, code) not in self._spoken:
+            self._spoken.add((node_name, code))
+            logger.warning(
+                "Refused a frame of %s: %s: %s (more of these are only counted)", node_name or "an unknown agent", code, detail
+            )
+
+    def forget(self, node_name: str) -> None:
+        """A new boot of the node has begun: what it does wrong is news again."""
+        self._spoken = {spoken for spoken in self._spoken if spoken[0] != node_name}
+
+    def saw(self, node: int, at: float, skew: float | None) -> None:
+        """The node's newest stored sample, on the server's clock, and how far its own clock is ahead."""
+        self.seen[node] = max(at, self.seen.get(node, 0.0))
+        if skew is not None and abs(skew - self._skew_known.get(node, float("inf"))) > SKEW_STEP_S:
+            if abs(skew) > SKEW_WARN_S:
+                logger.warning("The clock of node %d is off by %.1f s", node, skew)
+            self._skew_known[node] = self.skew[node] = skew
+
+    def take(self) -> "Ledger":
+        """What was noted since the last call."""
+        taken = Ledger(self.seen, self.skew, self.gone, self.used, self.refused)
+        self.seen, self.skew, self.gone, self.used = {}, {}, set(), set()
+        self.refused = defaultdict(_Refused)
+        return taken
+
+    def put_back(self, taken: "Ledger") -> None:
+        """Keep for later what could not be written."""
+        self.seen = {**taken.seen, **self.seen}
+        self.skew = {**taken.skew, **self.skew}
+        self.gone |= taken.gone
+        self.used |= taken.used
+        for key, note in taken.refused.items():
+            self.refused[key].total += note.total
+            if note.at > self.refused[key].at:
+                self.refused[key].detail, self.refused[key].at = note.detail, note.at
+
+
+def write(taken: Ledger) -> None:
+    """Write what was noted. Safe to repeat, but for refusal counts, which come last."""
+    same: dict[int, list[int]] = defaultdict(list)
+    for node, at in taken.seen.items():
+        same[int(at)].append(node)
+    for second, nodes in same.items():  # live nodes share a second or two, so these are few statements
+        for part in _parts(nodes):
+            Node.objects.filter(pk__in=part).update(last_seen_at=datetime.fromtimestamp(second, UTC))
+    for node, skew in taken.skew.items():
+        Node.objects.filter(pk=node).update(clock_skew_s=round(skew, 3))
+    for part in _parts(taken.gone):
+        Node.objects.filter(pk__in=part).update(disconnected_at=timezone.now())
+    for part in _parts(taken.used):
+        AgentToken.objects.filter(pk__in=part).update(last_used_at=timezone.now())
+    for (node_name, code), note in taken.refused.items():
+        row, _ = Refusal.objects.get_or_create(node_name=node_name, code=code)
+        Refusal.objects.filter(pk=row.pk).update(
+            total=F("total") + note.total, last_at=datetime.fromtimestamp(note.at, UTC), last_detail=note.detail[:300]
+        )
+
+
+def dead(tokens: Collection[int], nodes: Collection[int]) -> tuple[set[int], set[int]]:
+    """Of these tokens those that no longer speak, of these nodes those that are no longer in the inventory."""
+    live: set[int] = set()
+    there: set[int] = set()
+    for part in _parts(tokens):
+        live.update(AgentToken.objects.filter(pk__in=part, revoked_at=None).values_list("pk", flat=True))
+    for part in _parts(nodes):
+        there.update(Node.objects.filter(pk__in=part).values_list("pk", flat=True))
+    return set(tokens) - live, set(nodes) - there
+
+
+def _parts(ids: Collection[int]) -> list[list[int]]:
+    ordered = sorted(ids)
+    return [ordered[start : start + _IN_ONE_QUERY] for start in range(0, len(ordered), _IN_ONE_QUERY)]

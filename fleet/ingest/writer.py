@@ -1,0 +1,173 @@
+"""The one writer: batches in, columns each second, the store each few seconds, acks for exactly what it took.
+
+While the store cannot write, nothing is acked and the queue grows to its bounds; then new batches are refused
+`busy`, which agents keep and send again. A kill loses what was not acked, and agents send that again too; the
+store keeps one row for each key, so nothing doubles.
+"""
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import polars as pl
+from django.db import DatabaseError
+
+from fleet.ingest.absence import AbsenceBook
+from fleet.ingest.accept import Session
+from fleet.ingest.columns import SCOPES, Accepted, Chunk, gather
+from fleet.ingest.threads import Threads
+from fleet.ingest.window import Ring
+from fleet.store.series import Series, StoreError
+from wire.codec import WireError
+
+GATHER_S: Final = 1.0
+MAX_BACKOFF_S: Final = 30.0
+MAX_UNSTORED: Final = 2_000
+"""Of one connection: one agent's backlog must not fill the queue of all."""
+
+logger = logging.getLogger(__name__)
+
+
+class Writer:
+    """Owned by the event loop; the work is done on `threads`. `stored` is told what became durable, on the loop."""
+
+    def __init__(
+        self,
+        series: Series,
+        ring: Ring,
+        threads: Threads,
+        stored: Callable[[list[Chunk]], None],
+        *,
+        flush_s: float,
+        max_batches: int,
+        max_bytes: int,
+    ) -> None:
+        self._series = series
+        self._ring = ring
+        self._threads = threads
+        self._stored = stored
+        self._flush_s = flush_s
+        self._max_batches = max_batches
+        self._max_bytes = max_bytes
+        self._queue: list[Accepted] = []
+        self._gathered: list[Chunk] = []
+        self._absences = AbsenceBook()
+        self.batches = 0
+        self.bytes = 0
+        self.failing: str | None = None
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; call on the event loop."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="ingest-writer")
+
+    async def stop(self) -> None:
+        """Write what is left, once, and end."""
+        self._stopping.set()
+        if self._task is not None:
+            await self._task
+
+    def put(self, one: Accepted) -> None:
+        """Queue a batch; WireError `busy` when the queue is at its bounds."""
+        if one.session.outbox.unstored >= MAX_UNSTORED:
+            raise WireError("busy", f"{MAX_UNSTORED} batches of this connection wait to be stored", one.batch.seq)
+        if self.batches >= self._max_batches or self.bytes + one.size > self._max_bytes:
+            raise WireError("busy", "the queue is full: the store is slow or refuses to write", one.batch.seq)
+        self._queue.append(one)
+        one.session.outbox.unstored += 1
+        self.batches += 1
+        self.bytes += one.size
+
+    async def _run(self) -> None:
+        next_flush = time.monotonic() + self._flush_s
+        flushing: asyncio.Task[bool] | None = None
+        failures = 0
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), GATHER_S)
+            await self._gather()
+            if flushing is not None and flushing.done():
+                failures = 0 if flushing.result() else failures + 1
+                flushing = None
+                if failures:
+                    next_flush = time.monotonic() + min(MAX_BACKOFF_S, 2.0 ** min(failures - 1, 10))
+            now = time.monotonic()
+            if flushing is None and now >= next_flush and self._gathered:
+                flushing = asyncio.get_running_loop().create_task(self._flush(), name="ingest-flush")
+                next_flush = now + self._flush_s
+        if flushing is not None:
+            await flushing
+        await self._gather()
+        if self._gathered:
+            await self._flush()
+
+    async def _gather(self) -> None:
+        queue, self._queue = self._queue, []
+        if not queue:
+            return
+        try:
+            self._gathered.append(await self._threads.columns(gather, queue, self._ring))
+        except Exception:
+            # Checks let something through that columns cannot be made of. Find it: one bad batch must not cost the others.
+            logger.exception("Columns could not be made of %d batches; trying them one by one", len(queue))
+            for one in queue:
+                await self._gather_one(one)
+
+    async def _gather_one(self, one: Accepted) -> None:
+        try:
+            self._gathered.append(await self._threads.columns(gather, [one], self._ring))
+        except Exception:
+            logger.exception("A batch of %s (seq %d) is lost: no columns can be made of it", one.session.node_name, one.batch.seq)
+            self._release([one])
+
+    async def _flush(self) -> bool:
+        """True when everything gathered so far is durable and acked."""
+        chunks, self._gathered = self._gathered, []
+        try:
+            await self._threads.store(self._write, chunks)
+        except (StoreError, DatabaseError, OSError) as error:
+            self._gathered[:0] = chunks
+            if self.failing != str(error):
+                logger.error("Telemetry is not stored, agents keep it: %s", error)
+            self.failing = str(error)
+            return False
+        except Exception:
+            self._gathered[:0] = chunks
+            if self.failing is None:
+                logger.exception("Telemetry is not stored, agents keep it")
+            self.failing = self.failing or "an error that nobody foresaw"
+            return False
+        if self.failing is not None:
+            logger.warning("Telemetry is stored again")
+            self.failing = None
+        for chunk in chunks:
+            self._release(chunk.taken)
+        self._stored(chunks)
+        return True
+
+    def _write(self, chunks: list[Chunk]) -> None:
+        for scope in SCOPES:
+            frames = [frame for chunk in chunks for frame in chunk.frames[scope]]
+            if frames:
+                self._series.write(scope, pl.concat(frames, how="diagonal"))
+        self._absences.apply(chunks)
+
+    def _release(self, taken: list[Accepted]) -> None:
+        self.batches -= len(taken)
+        self.bytes -= sum(one.size for one in taken)
+        for one in taken:
+            one.session.outbox.unstored -= 1
+
+
+def by_session(chunks: list[Chunk]) -> dict[Session, list[Accepted]]:
+    """What was taken, by the session that sent it."""
+    found: dict[Session, list[Accepted]] = defaultdict(list)
+    for chunk in chunks:
+        for one in chunk.taken:
+            found[one.session].append(one)
+    return found
