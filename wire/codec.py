@@ -1,7 +1,7 @@
 """Frames to bytes and back; every refusal is a WireError with a code that both sides know."""
 
 import re
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -36,10 +36,26 @@ class WireError(Exception):
         self.seq = seq
 
 
+Message = TypeVar("Message", covariant=True)
+
+
+class _Decoder(Protocol[Message]):
+    """What msgspec's two decoders have in common."""
+
+    def decode(self, frame: Any, /) -> Message: ...
+
+
 _msgpack_encoder = msgspec.msgpack.Encoder()
 _json_encoder = msgspec.json.Encoder()
-_from_agent = (msgspec.msgpack.Decoder(FromAgent), msgspec.json.Decoder(FromAgent))
-_from_server = (msgspec.msgpack.Decoder(FromServer), msgspec.json.Decoder(FromServer))
+# by isinstance(frame, str): a binary frame is msgpack, a text frame JSON
+_from_agent: tuple[_Decoder[FromAgent], _Decoder[FromAgent]] = (
+    msgspec.msgpack.Decoder(FromAgent),
+    msgspec.json.Decoder(FromAgent),
+)
+_from_server: tuple[_Decoder[FromServer], _Decoder[FromServer]] = (
+    msgspec.msgpack.Decoder(FromServer),
+    msgspec.json.Decoder(FromServer),
+)
 
 
 def encode(message: FromAgent | FromServer) -> bytes:
@@ -62,12 +78,12 @@ def decode_from_server(frame: bytes | str) -> FromServer:
     return _decode(frame, _from_server)
 
 
-def _decode(frame: bytes | str, decoders: tuple) -> FromAgent | FromServer:  # type: ignore[type-arg]
+def _decode(frame: bytes | str, decoders: tuple[_Decoder[Message], _Decoder[Message]]) -> Message:
     size = len(frame)
     if size > MAX_FRAME_BYTES:
-        raise WireError("too_large", f"{size} bytes where {MAX_FRAME_BYTES} are allowed")
+        raise WireError("too_large", f"{size} bytes where {MAX_FRAME_BYTES} are allowed", _seq_of(frame))
     try:
-        return decoders[isinstance(frame, str)].decode(frame)  # type: ignore[no-any-return]
+        return decoders[isinstance(frame, str)].decode(frame)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise WireError("malformed", str(error), _seq_of(frame)) from error
 
