@@ -41,7 +41,7 @@ test-all: .venv/.dev packages ## the slow tests too
 lint: .venv/.dev ## what CI checks beside the tests
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy
+	FETTLE_DEBUG=1 .venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/typos
 	FETTLE_DEBUG=1 .venv/bin/python manage.py makemigrations --check --dry-run

@@ -1,5 +1,6 @@
 """Runs programs side by side, restarts what dies, stops all of them: what `manage.py up` stands on."""
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -102,7 +103,7 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 env=dict(self.environment),
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509
+                preexec_fn=_die_with_parent,
             )
         program.started_at = time.monotonic()
 
@@ -122,7 +123,5 @@ def _die_with_parent() -> None:
 
 def _signal(program: Program, number: signal.Signals) -> None:
     if program.process is not None:
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing of it is left
             os.killpg(program.process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass

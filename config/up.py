@@ -254,7 +254,7 @@ def _wait_until_ready(supervisor: Supervisor, options: argparse.Namespace) -> No
     deadline = time.monotonic() + 60
     while not supervisor.stopping:
         try:
-            with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - our own server
+            with urllib.request.urlopen(url, timeout=2):
                 return
         except OSError:
             if time.monotonic() > deadline:

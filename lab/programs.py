@@ -245,7 +245,7 @@ def frequent_checkpoints(seconds: float) -> int:
             loss.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        torch.save(model.state_dict(), "/tmp/lab-checkpoint.pt")  # noqa: S108 - a throw-away machine
+        torch.save(model.state_dict(), "/tmp/lab-checkpoint.pt")
         saves += 1
     return saves
 

@@ -161,10 +161,6 @@ FromServer: TypeAlias = Welcome | Ack | Error | Command
 
 def schema_id(gpu: tuple[str, ...], host: tuple[str, ...], process: tuple[str, ...]) -> str:
     """Twelve hex digits that name an ordered list of metrics with their units."""
-    columns = (
-        [f"gpu.{name}" for name in gpu]
-        + [f"host.{name}" for name in host]
-        + [f"process.{name}" for name in process]
-    )
+    columns = [f"gpu.{name}" for name in gpu] + [f"host.{name}" for name in host] + [f"process.{name}" for name in process]
     described = ";".join(f"{key}:{metrics.BY_KEY[key].unit}" if key in metrics.BY_KEY else f"{key}:?" for key in columns)
     return hashlib.blake2s(described.encode(), digest_size=6).hexdigest()

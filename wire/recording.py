@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -109,7 +109,9 @@ def read(path: Path) -> Recording:
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}.") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RecordingError(f"{path}: line {number}: not a recording's {'header' if header is None else 'sample'}: {error}.") from None
+        raise RecordingError(
+            f"{path}: line {number}: not a recording's {'header' if header is None else 'sample'}: {error}."
+        ) from None
     if header is None:
         raise RecordingError(f"{path}: line 1: the file is empty; a recording begins with a header line.")
     if not samples:
@@ -132,7 +134,7 @@ class Writer:
     """Writes a recording line by line; each line is on disk before the next, so a killed run keeps its samples."""
 
     def __init__(self, path: Path, header: Header) -> None:
-        self._file: IO[bytes] = gzip.open(path, "wb")  # noqa: SIM115 - closed by close()
+        self._file = gzip.open(path, "wb")  # noqa: SIM115 - closed by close()
         self._write(msgspec.to_builtins(header))
 
     def sample(self, sample: Sample) -> None:

@@ -1,0 +1,137 @@
+"""Recordings are read whole or refused in one sentence that names the line."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from wire.recording import Header, RecordedGpu, RecordingError, Sample, Writer, read, readings
+
+RECORDINGS = sorted((Path(__file__).resolve().parent.parent.parent / "recordings").glob("*.jsonl.gz"))
+HEADER = json.dumps({"recording": 1, "gpus": [{"index": 0, "name": "NVIDIA H200", "a_new_field": 1}]})
+SAMPLE = json.dumps({"t": 0.25, "gpus": [{"index": 0, "power_w": 77.5, "another": []}]})
+
+
+def plain(path: Path, *lines: str) -> Path:
+    """An unzipped recording of these lines."""
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_it_reads_each_recording_in_the_repository(path: Path) -> None:
+    """Every one has GPUs, samples in time order and power readings."""
+    recording = read(path)
+
+    assert recording.header.gpus
+    assert all(readings("gpu", gpu)[0]["power_w"] > 0 for sample in recording.samples for gpu in sample.gpus)
+
+
+def test_there_are_eighteen_of_them() -> None:
+    """None was lost on the way."""
+    assert len(RECORDINGS) == 18
+
+
+def test_it_ignores_fields_it_does_not_know_and_reads_unzipped_files(tmp_path: Path) -> None:
+    """Newer writers may add fields."""
+    recording = read(plain(tmp_path / "a.jsonl", HEADER, SAMPLE, ""))
+
+    assert recording.samples[0].gpus[0]["power_w"] == 77.5
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ((), "line 1: the file is empty"),
+        ((HEADER,), "line 2: the file ends after its header"),
+        (("not json", SAMPLE), "line 1: not a recording's header"),
+        (('{"recording": 1, "gpus": 3}', SAMPLE), "line 1: not a recording's header"),
+        (('{"recording": 2}', SAMPLE), "line 1: format version 2"),
+        (("[]", SAMPLE), "line 1: not a recording's header"),
+        ((HEADER, SAMPLE, "{broken"), "line 3: not a recording's sample"),
+        ((HEADER, SAMPLE, '{"gpus": []}'), "line 3: not a recording's sample"),
+        ((HEADER, SAMPLE, '{"t": 0.1}'), "line 3: time goes back from 0.25 s to 0.1 s"),
+        ((HEADER, "[" * 200_000), "line 2: not a recording's sample"),
+    ],
+)
+def test_it_names_the_line_that_is_wrong(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
+    """One sentence, with the file and the line."""
+    path = tmp_path / "x.jsonl"
+    path.write_text("\n".join(lines))
+
+    with pytest.raises(RecordingError) as caught:
+        read(path)
+
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.99])
+def test_it_says_that_a_gzip_file_was_cut_short(tmp_path: Path, keep: float) -> None:
+    """Any length short of the whole is told apart from a good file."""
+    whole = RECORDINGS[0].read_bytes()
+    path = tmp_path / "cut.jsonl.gz"
+    path.write_bytes(whole[: int(len(whole) * keep)])
+
+    with pytest.raises(RecordingError, match=r"line \d+: the file is cut short or damaged"):
+        read(path)
+
+
+def test_it_says_that_a_gzip_file_is_damaged(tmp_path: Path) -> None:
+    """A flipped byte in the middle is no sample."""
+    damaged = bytearray(RECORDINGS[0].read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    path = tmp_path / "bad.jsonl.gz"
+    path.write_bytes(damaged)
+
+    with pytest.raises(RecordingError, match=r"line \d+"):
+        read(path)
+
+
+def test_it_says_what_else_is_wrong_with_a_path(tmp_path: Path) -> None:
+    """A missing file, a folder and random bytes each get a sentence."""
+    (tmp_path / "junk").write_bytes(bytes(range(256)) * 10)
+    with pytest.raises(RecordingError, match="no such file"):
+        read(tmp_path / "none")
+    with pytest.raises(RecordingError, match="cannot be read"):
+        read(tmp_path)
+    with pytest.raises(RecordingError, match="line 1: not a recording's header"):
+        read(tmp_path / "junk")
+
+
+def test_what_the_writer_wrote_is_read_back(tmp_path: Path) -> None:
+    """Header and samples survive; the file is gzip."""
+    path = tmp_path / "new.jsonl.gz"
+    header = Header(recording=1, sampling_hz=4, gpus=(RecordedGpu(index=0, name="NVIDIA H200", mem_total_bytes=150754820096),))
+    samples = (Sample(t=0.0, gpus=({"index": 0, "power_w": 70.0},)), Sample(t=0.25, host={"cpu_user_pct": 1.5}))
+    writer = Writer(path, header)
+    for sample in samples:
+        writer.sample(sample)
+    writer.close()
+
+    back = read(path)
+    assert (back.header, back.samples) == (header, samples)
+    assert gzip.decompress(path.read_bytes()).startswith(b'{"recording":1')
+
+
+def test_a_writer_that_was_killed_leaves_its_samples_readable_line_by_line(tmp_path: Path) -> None:
+    """Without close() the file reads as cut short, and the error says after how many lines."""
+    path = tmp_path / "killed.jsonl.gz"
+    writer = Writer(path, Header(recording=1))
+    writer.sample(Sample(t=0.0))
+    path.with_suffix(".copy").write_bytes(path.read_bytes())
+    writer.close()
+
+    with pytest.raises(RecordingError, match="line 3: the file is cut short"):
+        read(path.with_suffix(".copy"))
+
+
+def test_readings_tells_values_from_reasons() -> None:
+    """What is missing is not recorded, text is not a number, impossible values are out of range; zero is a value."""
+    values, reasons = readings("gpu", {"power_w": 0, "sm_active": "N/A", "gpu_util_pct": 4000, "unknown": 1})
+
+    assert values == {"power_w": 0}
+    assert reasons["sm_active"] == "not_a_number"
+    assert reasons["gpu_util_pct"] == "out_of_range"
+    assert reasons["temperature_c"] == "not_recorded"
