@@ -70,7 +70,7 @@ def _keep(diagnosed: Iterable[Diagnosed], seen: Look, at: datetime) -> None:
                 node_id=place.node,
                 gpu_id=place.gpus[0] if one.scope == "gpu" else None,
                 bottleneck=one.bottleneck or "",
-                confidence=one.confidence or "",
+                confidence=one.confidence,
                 shares=dict(one.shares),
                 window_start=start,
                 window_end=at,

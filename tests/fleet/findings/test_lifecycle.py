@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 import pytest
+from pytest_django import DjangoAssertNumQueries
 
 from advisor.finding import Finding as Found
 from fleet.findings import lifecycle
@@ -234,13 +235,13 @@ def test_a_row_knows_its_node_and_gpus() -> None:
     assert list(row.gpus.all()) == [card]
 
 
-def test_many_rows_are_refreshed_in_one_upsert(django_assert_max_num_queries: pytest.FixtureRequest) -> None:
+def test_many_rows_are_refreshed_in_one_upsert(django_assert_max_num_queries: DjangoAssertNumQueries) -> None:
     """The number of queries does not grow with the number of findings."""
     many = [found(target=str(number)) for number in range(150)]
     see(NOON, *many)
     see(NOON + TEN_S, *many)
 
-    with django_assert_max_num_queries(12):  # type: ignore[operator]
+    with django_assert_max_num_queries(12):
         see(NOON + 2 * TEN_S, *many)
     assert Finding.objects.filter(condition="firing", seen_total=3).count() == 150
 

@@ -1,0 +1,145 @@
+"""One judgement of the fleet: store windows in, findings and diagnoses out."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from pytest_django import Settings
+
+from fleet.findings.judge import judge
+from fleet.findings.models import Diagnosis, Finding, Transition
+from fleet.findings.tasks import advise
+from fleet.inventory.models import Gpu, Node
+from tests.fleet.recorded import fill
+from tests.fleet.rows import gpu, node
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
+NOW = timezone.now().replace(microsecond=0)
+TEN_S = timedelta(seconds=10)
+CARD = {
+    "power_limit_w": 700, "power_limit_default_w": 700, "sm_clock_max_mhz": 1980, "mem_clock_max_mhz": 3201,
+    "pcie_link_gen_max": 5, "pcie_link_width_max": 16, "compute_capability": "9.0",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def short_windows(settings: Settings) -> None:
+    """A minute, as long as the recordings last."""
+    settings.FETTLE_ADVISOR_WINDOW_S = 60
+    settings.FETTLE_ADVISOR_PATIENCE_S = 2
+
+
+def playing(recording: str = "fp32_train", name: str = "n1") -> Gpu:
+    """A node that reported the recording until now."""
+    card = gpu(node(name, last_seen_at=NOW, mem_total_bytes=256 << 30), **CARD)
+    fill(recording, [card], int(NOW.timestamp()))
+    return card
+
+
+def test_a_recording_in_the_store_becomes_a_finding_and_a_diagnosis() -> None:
+    """What the recording is of is found, on its GPU and node, and fires at the second judgement."""
+    card = playing()
+    judge(NOW)
+    judge(NOW + timedelta(seconds=1))
+
+    row = Finding.objects.get(rule="fp32-without-tensor-cores")
+    assert (row.condition, row.node) == ("firing", card.node)
+    assert list(row.gpus.all()) == [card]
+    assert Diagnosis.objects.get(gpu=card).bottleneck == "compute"
+    assert Diagnosis.objects.get(scope="job").target == "n1/demo/fp32_train"
+
+
+def test_judging_the_same_end_again_changes_nothing() -> None:
+    """A run that is repeated finds its work done."""
+    playing()
+    judge(NOW)
+    before = list(Finding.objects.values()), list(Transition.objects.values()), list(Diagnosis.objects.values())
+
+    assert judge(NOW) == []
+    assert (list(Finding.objects.values()), list(Transition.objects.values()), list(Diagnosis.objects.values())) == before
+
+
+def test_a_stale_node_is_not_judged() -> None:
+    """Its findings stay as they are, and nothing new is said of it."""
+    card = playing()
+    judge(NOW)
+    judge(NOW + timedelta(seconds=1))
+    before = list(Finding.objects.values())
+    Node.objects.filter(pk=card.node_id).update(last_seen_at=NOW - timedelta(minutes=5))
+    playing("idle_context", "n2")
+
+    for step in range(2, 6):
+        judge(NOW + step * timedelta(seconds=1))
+    assert [row for row in Finding.objects.values() if row["node_id"] == card.node_id] == before
+
+
+def test_a_gpu_that_stopped_reporting_on_a_fresh_node_is_not_judged() -> None:
+    """Half a node silent: that half is unknown."""
+    home = node("n1", last_seen_at=NOW, mem_total_bytes=256 << 30)
+    here, gone = gpu(home, 0, **CARD), gpu(home, 1, **CARD)
+    fill("fp32_train", [here], int(NOW.timestamp()), 45)
+    fill("fp32_train", [gone], int(NOW.timestamp()) - 40, 15)
+    judge(NOW)
+
+    assert set(Diagnosis.objects.filter(scope="gpu").values_list("gpu", flat=True)) == {here.pk}
+
+
+def test_backlog_of_hours_ago_is_not_judged() -> None:
+    """Windows end now: what arrives late is history (T04)."""
+    card = gpu(node("n1", last_seen_at=NOW, mem_total_bytes=256 << 30), **CARD)
+    fill("fp32_train", [card], int(NOW.timestamp()) - 7200)
+    judge(NOW)
+
+    assert not Finding.objects.exists()
+
+
+def test_two_processes_of_one_program_on_one_node_are_one_job() -> None:
+    """A job's target names its node, user and program."""
+    home = node("n1", last_seen_at=NOW, mem_total_bytes=256 << 30)
+    cards = [gpu(home, 0, **CARD), gpu(home, 1, **CARD)]
+    fill("ddp_comm_bound", cards, int(NOW.timestamp()))
+    judge(NOW)
+
+    jobs = Diagnosis.objects.filter(scope="job")
+    assert [(job.target, job.node) for job in jobs] == [("n1/demo/ddp_comm_bound", home)]
+
+
+def test_an_empty_fleet_is_no_error() -> None:
+    """Before the first agent there is nothing to say."""
+    assert judge(NOW) == []
+
+
+def test_advise_skips_while_another_run_goes_on() -> None:
+    """Two workers never judge at once; a run that died is forgotten after its time limit."""
+    from fleet.findings.models import Cycle
+
+    playing()
+    cycle = Cycle.objects.create(name="advise", started_at=timezone.now())
+    advise()
+    assert not Diagnosis.objects.exists()
+
+    Cycle.objects.filter(pk=cycle.pk).update(started_at=timezone.now() - timedelta(minutes=3))
+    advise()
+    assert Diagnosis.objects.exists()
+
+
+def test_a_failed_run_says_why_and_lets_the_next_one_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row is freed, and the reason can be read there."""
+    from fleet.findings.models import Cycle
+    from fleet.store.memory import MemorySeries
+    from fleet.store.series import StoreError
+
+    playing()
+
+    def broken(*_: object) -> None:
+        raise StoreError("disk on fire")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemorySeries, "window", broken)
+        with pytest.raises(StoreError):
+            advise()
+    assert Cycle.objects.get(name="advise").error == "StoreError: disk on fire"
+
+    advise()
+    assert Cycle.objects.get(name="advise").error == ""
+    assert Diagnosis.objects.exists()
