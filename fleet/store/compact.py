@@ -54,25 +54,30 @@ class Done:
 def compact(engine: "ParquetSeries", now: float, go_on: Callable[[], bool] = lambda: True) -> Done:
     """Repair, merge what is due at `now` and delete what merges took the place of; `busy` when another one is at it.
 
+    StoreError when the disk refuses; what was there stays what counts.
     Safe to kill at any instant and to repeat. `go_on` is asked before every merge.
     """
+    try:
+        disk.make_directory(engine.root)
+        with disk.locked(engine.root / "compact.lock", wait=False) as lock:
+            return Done(busy=True) if lock is None else _compact(engine, now, go_on)
+    except OSError as error:
+        raise StoreError(f"{engine.root} cannot be merged: {error.strerror or error}; nothing was lost.") from error
+
+
+def _compact(engine: "ParquetSeries", now: float, go_on: Callable[[], bool]) -> Done:
     done = Done()
-    disk.make_directory(engine.root)
-    with disk.locked(engine.root / "compact.lock", wait=False) as lock:
-        if lock is None:
-            done.busy = True
-            return done
-        for scope, table in engine.tables.items():
-            root = engine.root / scope
-            if not root.is_dir():
-                continue
-            repair(root)
-            for level in ("b", "c"):
-                for merge in due(root, level, now):
-                    if not go_on():
-                        return done
-                    done.merges += _merge(table, merge)
-            done.deleted += sum(_unlink(*old) for old in list(_expired(root, engine.grace_s)))
+    for scope, table in engine.tables.items():
+        root = engine.root / scope
+        if not root.is_dir():
+            continue
+        repair(root)
+        for level in ("b", "c"):
+            for merge in due(root, level, now):
+                if not go_on():
+                    return done
+                done.merges += _merge(table, merge)
+        done.deleted += sum(_unlink(*old) for old in list(_expired(root, engine.grace_s)))
     return done
 
 
@@ -180,11 +185,11 @@ def _merge(table: Table, merge: Merge) -> bool:
                 tmp.unlink(missing_ok=True)
             return False
         disk.reveal(made)
-    except OSError as error:
+    except BaseException:
         for tmp, _ in made:
             with suppress(OSError):
                 tmp.unlink()
-        raise StoreError(f"{merge.day} cannot be merged: {error.strerror or error}; nothing was lost.") from error
+        raise
     return True
 
 

@@ -8,7 +8,11 @@ Frames are Polars data frames. Their key columns, all integers:
   and the text columns `name` and `user`
 
 `ts` is UTC epoch seconds (whole). Every other column is a metric of that scope in wire.metrics; null is absent.
-One row for each key: of rows written twice the later one counts.
+One row for each key: of rows written twice the later one counts, as a whole.
+A whole number is Int64, any other Float64, also in an empty frame. A value comes back as it was written up to the step
+that it is kept in: ratios 1/10,000, percentages and cores 1/100, degrees and megahertz 1/10, watts and joules 1/1,000,
+rates seven digits. What does not fit its column (NaN, infinities, far out of range) is stored as absent and counted.
+An engine may be used from several threads. All calls raise StoreError for an unknown scope or metric.
 """
 
 from collections.abc import Collection
@@ -34,11 +38,18 @@ class Series(Protocol):
     def window(
         self, scope: Scope, start: int, end: int, entities: Collection[int] | None = None, metrics: Collection[str] | None = None
     ) -> pl.DataFrame:
-        """Raw rows with start <= ts < end, ordered by key. A metric nobody wrote is a column of nulls."""
+        """Raw rows with start <= ts < end, ordered by key. A metric nobody wrote is a column of nulls.
+
+        `metrics` names the columns wanted beside the key (scope process: `name`, `user` and `gpu_mem_bytes` too); None is all.
+        """
 
     def series(self, scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int) -> pl.DataFrame:
         """One entity in buckets of `step_s`: `ts` (bucket start) and for each metric `<name>` (mean; counters: last),
-        `<name>_min`, `<name>_max`. Buckets without a sample are left out: a gap is a gap."""
+        `<name>_min`, `<name>_max`. Buckets without a sample are left out: a gap is a gap.
+
+        States and bitmasks give their last value too. Buckets begin at multiples of `step_s`; one whose samples lack
+        the metric is null. Scope process: all processes on that GPU together.
+        """
 
     def latest(self, scope: Scope, since: int, entities: Collection[int] | None = None) -> pl.DataFrame:
         """The newest row of each entity (scope process: of each entity and pid) with ts >= since."""
