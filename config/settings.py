@@ -149,9 +149,10 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 STATIC_URL = "/static/"
-STATIC_ROOT = Path(
-    env.text("FETTLE_STATIC_ROOT", str(BASE_DIR / "staticfiles"), about="Where `collectstatic` puts scripts and styles.")
+_static_root = env.text(
+    "FETTLE_STATIC_ROOT", "", about="Where `collectstatic` puts scripts and styles; empty: they are served from where they lie."
 )
+STATIC_ROOT = Path(_static_root) if _static_root else None
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True
 

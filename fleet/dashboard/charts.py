@@ -39,7 +39,7 @@ FORMS: Final[dict[str, Form]] = {
     "bytes": Form(1 / _GIB, "", " GiB"),
     "bytes_per_second": Form(1e-9, "", " GB/s"),
     "watts": Form(1, "", " W", ",.0f"),
-    "megahertz": Form(1, ",", " MHz", ",.0f"),
+    "megahertz": Form(1, ",.0f", " MHz", ",.0f"),
     "celsius": Form(1, "", " °C", ".0f"),
 }
 
@@ -55,7 +55,7 @@ class Chart:
 
 
 GPU_CHARTS: Final = (
-    Chart("activity", _("Utilisation and what the units do"), ("gpu_util_pct", "sm_active", "tensor_active", "dram_active")),
+    Chart("activity", _("Utilisation and what the units do"), ("sm_active", "gpu_util_pct", "tensor_active", "dram_active")),
     Chart("power", _("Power and clocks"), ("power_w", "power_limit_w"), ("sm_clock_mhz",)),
     Chart("memory", _("Device memory"), ("mem_used_bytes", "mem_total_bytes")),
     Chart(
@@ -108,7 +108,10 @@ def _layout(start: int, end: int, **axes: FigureDict) -> FigureDict:
         "xaxis": {
             "type": "date",
             "range": [datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S") for at in (start, end)],
-            "hoverformat": "%H:%M:%S UTC",
+            "tickformat": "%H:%M\n%Y-%m-%d",
+            "hoverformat": "%Y-%m-%d %H:%M:%S UTC",
+            "tickangle": 0,
+            "nticks": 6,
         },
         **axes,
     }

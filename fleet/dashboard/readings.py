@@ -216,6 +216,7 @@ def heat_map(snapshot: Snapshot) -> dict[str, Any]:
             for node in snapshot.nodes
         ],
         "gpus": [list(gpu) for gpu in snapshot.gpus],
+        "heard": rows["ts"].is_not_null().to_list(),
         "values": {name: rows[name].cast(pl.Float64).round(4).to_list() for name in MAP_METRICS},
     }
 

@@ -1,7 +1,7 @@
 // Draws the server's figures with Plotly in the page's colours; a change of theme draws them again.
 const drawn = new Map();
 
-function coloured(figure) {
+function coloured(element, figure) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
   const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--line"), linecolor: colour("--line") };
@@ -12,7 +12,7 @@ function coloured(figure) {
     data: figure.data.map((trace) => ({ ...trace, line: { ...trace.line, color: colour(`--series-${trace.meta.slot}`) } })),
     layout: {
       ...layout,
-      height: 220,
+      height: element.clientWidth < 420 ? 210 + 18 * figure.data.length : 220,
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: style.getPropertyValue("--sans"), size: 12, color: colour("--text") },
@@ -33,7 +33,7 @@ export function draw(element, figure, emptyText) {
     element.textContent = "";
     element.classList.remove("empty");
   }
-  const { data, layout } = coloured(figure);
+  const { data, layout } = coloured(element, figure);
   Plotly.react(element, data, layout, { responsive: true, displayModeBar: false });
 }
 

@@ -38,10 +38,10 @@ class HeatMap {
     this.loadedAt = Date.now();
     const answer = await fetch(this.root.dataset.url).catch(() => null);
     if (!answer?.ok) return;
-    const { nodes, gpus, values } = await answer.json();
+    const { nodes, gpus, heard, values } = await answer.json();
     const byId = new Map(nodes.map((node) => [node.id, { ...node, gpus: [] }]));
     this.gpus = new Map(gpus.map(([id, node, index], place) => {
-      const gpu = { id, index, node: byId.get(node), age_s: byId.get(node).stale ? null : 0 };
+      const gpu = { id, index, node: byId.get(node), age_s: heard[place] ? 0 : null };
       for (const [name, column] of Object.entries(values)) gpu[name] = column[place];
       gpu.node.gpus.push(gpu);
       return [id, gpu];
@@ -73,6 +73,7 @@ class HeatMap {
     const tile = across * (this.cell + this.gap) + (many <= 240 ? 14 : 5);
     const columns = Math.max(1, Math.floor((width + 10) / tile));
     this.step = width / columns > tile * 1.6 ? tile : width / columns;
+    this.wide = Math.floor((this.step - (tile - across * (this.cell + this.gap))) / across) - this.gap;
     this.places = [];
     const rowsOf = (node) => Math.ceil(node.gpus.length / across);
     let top = 0;
@@ -83,13 +84,13 @@ class HeatMap {
         node.y = top;
         node.gpus.forEach((gpu, place) => this.places.push({
           gpu,
-          x: node.x + (place % across) * (this.cell + this.gap),
+          x: node.x + (place % across) * (this.wide + this.gap),
           y: top + this.head + Math.floor(place / across) * (this.cell + this.gap),
         }));
       });
       top += this.head + Math.max(...line.map(rowsOf)) * (this.cell + this.gap) + (many <= 240 ? 10 : 4);
     }
-    this.tile = tile;
+    this.tile = this.step;
     return top;
   }
 
@@ -130,42 +131,43 @@ class HeatMap {
 
   cellAt(pen, { gpu, x, y }, { line, muted, stale, text }, focused) {
     const size = this.cell;
+    const wide = this.wide;
     const share = METRICS[this.metric].share(gpu);
     if (this.unknown(gpu)) {
       pen.fillStyle = stale;
-      pen.fillRect(x, y, size, size);
+      pen.fillRect(x, y, wide, size);
       pen.strokeStyle = muted;
       pen.lineWidth = 1;
       pen.beginPath();
       pen.moveTo(x + 3, y + size - 3);
-      pen.lineTo(x + size - 3, y + 3);
+      pen.lineTo(x + wide - 3, y + 3);
       pen.stroke();
     } else if (!known(share)) {
       pen.strokeStyle = muted;
       pen.setLineDash([2, 2]);
-      pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+      pen.strokeRect(x + 0.5, y + 0.5, wide - 1, size - 1);
       pen.setLineDash([]);
     } else {
       const level = Math.min(8, Math.max(0, Math.round(share * 8)));
       pen.globalAlpha = gpu.age_s > STALE_S ? 0.5 : 1;
       pen.fillStyle = this.ramp[level];
-      pen.fillRect(x, y, size, size);
+      pen.fillRect(x, y, wide, size);
       if (size >= 18) {
         pen.fillStyle = level >= 4 ? this.inks[1] : this.inks[0];
         const value = this.metric === "temperature_c" ? gpu.temperature_c : share * 100;
-        pen.fillText(String(Math.round(value)), x + size / 2, y + size / 2 + 0.5);
+        pen.fillText(String(Math.round(value)), x + wide / 2, y + size / 2 + 0.5);
       }
       pen.globalAlpha = 1;
     }
     if (focused) {
       pen.strokeStyle = text;
       pen.lineWidth = 2;
-      pen.strokeRect(x - 1, y - 1, size + 2, size + 2);
+      pen.strokeRect(x - 1, y - 1, wide + 2, size + 2);
     }
   }
 
   at(x, y) {
-    return this.places.findIndex((place) => x >= place.x && x < place.x + this.cell && y >= place.y && y < place.y + this.cell);
+    return this.places.findIndex((place) => x >= place.x && x < place.x + this.wide && y >= place.y && y < place.y + this.cell);
   }
 
   point(index) {

@@ -120,6 +120,13 @@ def duration(value: Readable) -> str:
 
 
 @register.filter
+def factor(value: Readable) -> str:
+    """A ratio to today's speed, two significant digits: `1.3`, `8`, `58`."""
+    number = _number(value)
+    return ABSENT if number is None else f"{number:.2g}" if abs(number) < 99.5 else f"{number:,.0f}"
+
+
+@register.filter
 def plain(value: Readable) -> str:
     """A number without a unit, three significant digits."""
     number = _number(value)

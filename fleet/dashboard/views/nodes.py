@@ -7,7 +7,6 @@ from django.contrib.auth.decorators import login_required
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from fleet.dashboard import cells, readings, words
@@ -51,7 +50,6 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             ],
             "connected": found.connected_at is not None
             and (found.disconnected_at is None or found.disconnected_at < found.connected_at),
-            "now": timezone.now(),
         },
     )
 

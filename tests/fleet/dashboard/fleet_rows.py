@@ -56,10 +56,20 @@ def write_gpus(gpus: list[Gpu], seconds: int = 5, *, end: int | None = None, ste
 def write_host(node: Node, seconds: int = 10, **changes: Any) -> None:
     """Host samples up to now; disks read 100 MB/s."""
     end = int(time.time())
-    values: dict[str, Any] = {"cpu_busy_cores": 14.2, "cpu_core_max_pct": 100.0, "cpu_iowait_pct": 5.7, "mem_used_bytes": 41 * GIB}
+    values: dict[str, Any] = {
+        "cpu_busy_cores": 14.2,
+        "cpu_core_max_pct": 100.0,
+        "cpu_iowait_pct": 5.7,
+        "mem_used_bytes": 41 * GIB,
+    }
     values |= changes
     rows = [
-        {"entity": node.pk, "ts": end - back, "disk_read_bytes_total": int(1e12) - back * 100_000_000, "disk_write_bytes_total": 0}
+        {
+            "entity": node.pk,
+            "ts": end - back,
+            "disk_read_bytes_total": int(1e12) - back * 100_000_000,
+            "disk_write_bytes_total": 0,
+        }
         | values
         for back in range(seconds, -1, -1)
     ]
@@ -80,7 +90,12 @@ def write_process(gpus: list[Gpu], pid: int, name: str = "python", user: str = "
 
 
 def make_finding(
-    node: Node | None, gpus: list[Gpu] | None = None, *, rule: str = "fp32-without-tensor-cores", severity: str = "advice", **changes: Any
+    node: Node | None,
+    gpus: list[Gpu] | None = None,
+    *,
+    rule: str = "fp32-without-tensor-cores",
+    severity: str = "advice",
+    **changes: Any,
 ) -> Finding:
     """An open, firing finding with its first two transitions."""
     opened = changes.pop("opened_at", timezone.now() - timedelta(minutes=20))
@@ -110,7 +125,9 @@ def make_finding(
     finding = Finding.objects.create(**values | changes)
     finding.gpus.set(gpus or [])
     Transition.objects.create(finding=finding, axis="condition", before="", after="pending", at=opened)
-    Transition.objects.create(finding=finding, axis="condition", before="pending", after="firing", at=opened + timedelta(seconds=10))
+    Transition.objects.create(
+        finding=finding, axis="condition", before="pending", after="firing", at=opened + timedelta(seconds=10)
+    )
     return finding
 
 
