@@ -59,7 +59,7 @@ class File:
         return self.level, self.t0, self.t1, self.q0, self.q1, self.shards
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=65_536)
 def parse(name: str) -> File | None:
     """What a name says; None for a name that is not ours."""
     found = _NAME.fullmatch(name)

@@ -52,7 +52,10 @@ class Series(Protocol):
         """
 
     def latest(self, scope: Scope, since: int, entities: Collection[int] | None = None) -> pl.DataFrame:
-        """The newest row of each entity (scope process: of each entity and pid) with ts >= since."""
+        """The newest row of each entity (scope process: of each entity and pid) with ts >= since.
+
+        It reads the keys of all rows since then: ask for minutes, not for days.
+        """
 
     def prune(self, before: int) -> int:
         """Drop raw rows older than `before` (whole days at a time); the bytes that it freed."""

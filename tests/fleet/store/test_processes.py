@@ -104,7 +104,7 @@ def test_a_reader_beside_writer_and_compactor_sees_every_row_once(tmp_path: Path
     assert levels == {"a", "b", "c"}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
 def test_a_kill_at_any_instant_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
     """Kill -9 during flushes, merges and deletions; readers see all that was acked before anything is repaired."""
     pick = random.Random(seed)
