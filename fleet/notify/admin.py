@@ -61,9 +61,9 @@ class RouteAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         for route in routes:
             outcome = trial(route)
             if outcome.sent:
-                self.message_user(request, f"{route.name}: sent.", messages.SUCCESS)
+                self.message_user(request, f"Sent through {route.name}.", messages.SUCCESS)
             else:
-                self.message_user(request, f"{route.name}: {outcome.error}", messages.ERROR)
+                self.message_user(request, f"Not sent through {route.name}: {outcome.error}", messages.ERROR)
 
 
 @admin.register(Delivery)

@@ -18,10 +18,13 @@ Kind: TypeAlias = Literal["info", "success", "warning", "failure"]
 LIMIT_S: Final = 20
 """The longest that one attempt may take, all in all."""
 
-# Apprise writes URLs into its debug lines, and those are captured below: they must not go on to our own log.
+# The debug lines of Apprise and of the HTTP library beneath it hold URLs. `send` looks at Apprise's for the reason of a
+# failure, so they are made; neither's may reach our own log, whatever its level.
 _apprise_log = logging.getLogger("apprise")
+_apprise_log.setLevel(logging.DEBUG)
 _apprise_log.propagate = False
 _apprise_log.addHandler(logging.NullHandler())
+logging.getLogger("urllib3").setLevel(logging.INFO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from fleet.notify.models import Delivery, Route
 
 CLAIM: Final = timedelta(minutes=3)
 """A claim older than this belongs to a worker that died: longer than a task may run."""
-MAX_ATTEMPTS: Final = 14
-"""Attempts before a delivery is dead: over two hours of an unreachable chat."""
+MAX_ATTEMPTS: Final = 16
+"""Attempts before a delivery is dead: an hour and more of an unreachable chat."""
 FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 900.0
 AT_ONCE: Final = 500

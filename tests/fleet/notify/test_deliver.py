@@ -1,0 +1,245 @@
+"""Deliveries to a real HTTP receiver: sent once, retried, given up, raced for, and taken over from the dead."""
+
+import io
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import connection, connections
+from django.utils import timezone
+from pytest_django import Settings
+
+from fleet.findings.lifecycle import Place, report
+from fleet.notify import deliver, routing, tasks
+from fleet.notify.models import Delivery, Route
+from tests.fleet.notify.receiver import Receiver
+from tests.fleet.rows import found, gpu, node
+
+SECRET = "T0kenThatNobodyMaySee"
+
+
+def delivery(url: str) -> Delivery:
+    """A delivery that is due."""
+    home = node()
+    card = gpu(home)
+    Route.objects.create(name="chat", url=url)
+    report(timezone.now(), found(target=str(card.pk), severity="critical"), Place(home.pk, (card.pk,)))
+    (made,) = routing.route()
+    return Delivery.objects.get(pk=made)
+
+
+def again(row: Delivery) -> str:
+    """Attempt it once more, as if its waiting time were over."""
+    Delivery.objects.filter(pk=row.pk).update(next_try_at=timezone.now())
+    return routing.attempt(row.pk)
+
+
+@pytest.mark.django_db
+def test_a_delivery_arrives_with_its_numbers_its_change_and_its_link(chat: Receiver, settings: Settings) -> None:
+    """What a person needs to act stands in the message."""
+    settings.FETTLE_BASE_URL = "https://fettle.example.org/"
+    row = delivery(chat.url(SECRET))
+
+    assert routing.attempt(row.pk) == "sent"
+    (got,) = chat.got
+    assert got["title"] == "[critical] The power limit takes the speed (n1 GPU 0)"
+    assert got["type"] == "failure"
+    for part in (
+        "At 500 W the clocks fall for 25% of the time.",
+        "Node: n1",
+        "GPU: 0 NVIDIA H200 GPU-n1-0",
+        "power_w 500\u00a0W",
+        "nvidia-smi -i GPU-1 -pl 700",
+        f"https://fettle.example.org/findings/{row.transition.finding_id}/",
+        row.key,
+    ):
+        assert part in got["message"]
+    assert got["headers"]["Idempotency-Key"] == row.key
+    assert "repeat" not in got["message"]
+
+
+@pytest.mark.django_db
+def test_a_delivery_that_was_sent_is_not_sent_again(chat: Receiver) -> None:
+    """The task may be delivered twice."""
+    row = delivery(chat.url())
+    assert routing.attempt(row.pk) == "sent"
+
+    assert again(row) == ""
+    assert len(chat.got) == 1
+
+
+@pytest.mark.django_db
+def test_after_an_error_it_is_tried_again_with_the_same_key(chat: Receiver) -> None:
+    """500, then 200: two attempts, one row, taken once."""
+    chat.statuses = [500]
+    row = delivery(chat.url())
+
+    assert routing.attempt(row.pk) == "failed"
+    row.refresh_from_db()
+    assert row.next_try_at > timezone.now()
+    assert "500" in row.error
+    assert again(row) == "sent"
+    row.refresh_from_db()
+    assert (row.attempts, row.error, Delivery.objects.count()) == (2, "", 1)
+    assert [got["status"] for got in chat.got] == [500, 200]
+    assert chat.got[0]["headers"]["Idempotency-Key"] == chat.got[1]["headers"]["Idempotency-Key"]
+    assert "repeat" not in chat.got[1]["message"]
+
+
+@pytest.mark.django_db
+def test_it_is_not_tried_before_its_time(chat: Receiver) -> None:
+    """Whoever calls, the waiting time holds."""
+    chat.statuses = [500]
+    row = delivery(chat.url())
+    routing.attempt(row.pk)
+
+    assert routing.attempt(row.pk) == ""
+    assert len(chat.got) == 1
+
+
+@pytest.mark.django_db
+def test_a_target_that_does_not_answer_may_have_it_so_the_next_message_says_so(chat: Receiver) -> None:
+    """A read that times out leaves it open; the repeat carries the same key."""
+    chat.delay_s = 1.5
+    row = delivery(chat.url() + "?rto=0.3")
+    assert routing.attempt(row.pk) == "failed"
+    row.refresh_from_db()
+    assert row.may_repeat
+    assert row.error.startswith("The target did not answer in time.")
+
+    chat.delay_s = 0
+    assert again(row) == "sent"
+    assert chat.got[-1]["message"].startswith("This may be a repeat")
+    assert chat.got[-1]["headers"]["Idempotency-Key"] == row.key
+
+
+@pytest.mark.django_db
+def test_it_is_dead_after_the_last_attempt(chat: Receiver) -> None:
+    """Dead letters keep their reason and are not tried again."""
+    chat.statuses = [500]
+    row = delivery(chat.url())
+    Delivery.objects.filter(pk=row.pk).update(attempts=routing.MAX_ATTEMPTS - 1)
+
+    assert routing.attempt(row.pk) == "dead"
+    row.refresh_from_db()
+    assert "500" in row.error
+    assert again(row) == ""
+
+
+@pytest.mark.django_db
+def test_a_claim_of_a_dead_worker_is_taken_over_and_the_message_says_so(chat: Receiver) -> None:
+    """Between the chat's answer and our note of it a worker died: the one message that may repeat."""
+    row = delivery(chat.url())
+    Delivery.objects.filter(pk=row.pk).update(state="sending", attempts=1, claimed_at=timezone.now())
+    assert routing.attempt(row.pk) == ""
+
+    Delivery.objects.filter(pk=row.pk).update(claimed_at=timezone.now() - routing.CLAIM - timedelta(seconds=1))
+    assert list(routing.due_ids()) == [row.pk]
+    assert routing.attempt(row.pk) == "sent"
+    assert chat.got[0]["message"].startswith("This may be a repeat")
+
+
+@pytest.mark.django_db
+def test_a_worker_that_comes_back_late_does_not_overwrite_the_result(chat: Receiver) -> None:
+    """Its claim has passed on: the number of the attempt tells."""
+    row = delivery(chat.url())
+    Delivery.objects.filter(pk=row.pk).update(state="sending", attempts=2, claimed_at=timezone.now())
+    row.refresh_from_db()
+    row.attempts = 1
+
+    assert routing._note(row, state="failed", error="late") == ""
+    row.refresh_from_db()
+    assert (row.state, row.error) == ("sending", "")
+
+
+@pytest.mark.django_db
+def test_a_route_that_was_switched_off_gets_no_more(chat: Receiver) -> None:
+    """What still waited for it is dead."""
+    row = delivery(chat.url())
+    Route.objects.update(enabled=False)
+
+    assert routing.attempt(row.pk) == "dead"
+    assert chat.got == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_workers_one_sends(chat: Receiver, request: pytest.FixtureRequest) -> None:
+    """Two threads with transactions of their own try at the same moment; the claim decides."""
+    chat.delay_s = 0.3
+    row = delivery(chat.url())
+    start = threading.Barrier(4)
+    states: list[str] = []
+
+    def work() -> None:
+        try:
+            start.wait(10)
+            states.append(routing.attempt(row.pk))
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    assert sorted(states) == ["", "", "", "sent"]
+    assert len(chat.got) == 1
+    assert connection.vendor in ("sqlite", "postgresql")
+
+
+@pytest.fixture
+def logged(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+    """All that reaches the root logger or the terminal, with every level let through."""
+    root, stream = logging.getLogger(), io.StringIO()
+    handler, level = logging.StreamHandler(stream), root.level
+    root.addHandler(handler)
+    root.setLevel(1)
+    yield lambda: stream.getvalue() + "".join(capfd.readouterr())
+    root.removeHandler(handler)
+    root.setLevel(level)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("status", [200, 404, None])
+@pytest.mark.parametrize("form", ["json://user:{}@127.0.0.1:{}/", "json://127.0.0.1:{1}/{0}", "json://127.0.0.1:{1}/?+X-Key={0}"])
+def test_no_secret_is_logged_or_kept(form: str, status: int | None, chat: Receiver, logged: Callable[[], str]) -> None:
+    """Taken, refused, or not reached at all: no log line and no error names a part of the URL."""
+    chat.statuses = [status] if status else []
+    row = delivery(form.format(SECRET, chat.server_port if status else 9))
+
+    tasks.deliver(row.pk)
+    row.refresh_from_db()
+    assert row.state == ("sent" if status == 200 else "failed")
+    assert bool(row.error) == (status != 200)
+    assert SECRET not in row.error
+    said = logged()
+    assert SECRET not in said
+    assert status == 200 or f"Delivery {row.pk} is failed." in said
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "nosuch://x", "json://", "two words", "json://a/ json://b/"])
+def test_a_url_that_apprise_cannot_use_is_a_problem(url: str) -> None:
+    """It is said before anything is stored, and without the URL."""
+    problem = deliver.problem(url)
+
+    assert problem
+    assert "nosuch" not in problem
+
+
+def test_a_url_that_apprise_knows_is_none() -> None:
+    """Chat, mail and webhooks alike."""
+    for url in (
+        "json://127.0.0.1:1/",
+        "mailto://user:pass@example.org",
+        "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#general",
+    ):
+        assert deliver.problem(url) is None
+
+
+@pytest.mark.parametrize(("url", "shown"), [("slack://a/b", "slack"), ("a secret", "?"), ("se cret://x", "?")])
+def test_of_a_url_only_the_scheme_is_shown(url: str, shown: str) -> None:
+    """Whatever is no scheme is not shown either."""
+    assert deliver.service(url) == shown
