@@ -14,7 +14,12 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    from config.env import SettingError
+
+    try:
+        execute_from_command_line(sys.argv)
+    except SettingError as error:
+        sys.exit(f"fettle: {error}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The `fettle` command: one file a verb."""
+"""The `fettle` command: one file a verb, each with HELP, arguments(parser) and call(options).
+
+Only the verb that was asked for is imported: an agent must not pay for the advisor.
+"""
 
 import argparse
 import importlib
@@ -9,13 +12,15 @@ VERBS = ("advise", "agent", "record", "run")
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb; the exit code is 0 for success, 2 for bad usage or bad input."""
+    argv = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(prog="fettle", description="GPU monitoring that ends in tuning advice.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for name in VERBS:
+    wanted = argv[:1] if argv[:1] and argv[0] in VERBS else VERBS
+    for name in wanted:
         verb = importlib.import_module(f"cli.{name}")
-        sub = verbs.add_parser(name, help=verb.HELP, description=verb.HELP)
-        verb.arguments(sub)
-        sub.set_defaults(call=verb.call)
+        one = verbs.add_parser(name, help=verb.HELP, description=verb.HELP)
+        verb.arguments(one)
+        one.set_defaults(call=verb.call)
     options = parser.parse_args(argv)
     return int(options.call(options))
 

@@ -239,5 +239,8 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname:<7} {name}: {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env.text("FETTLE_LOG_LEVEL", "INFO", about="DEBUG, INFO, WARNING or ERROR.")},
-    "loggers": {"uvicorn.access": {"level": "WARNING"}},
+    "loggers": {
+        name: {"level": "WARNING"}  # a line for each tick says nothing
+        for name in ("uvicorn.access", "celery.worker.strategy", "celery.app.trace", "celery.beat")
+    },
 }
