@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from agents.collectors.host import HostCollector, facts
-from agents.collectors.nvml import GPU_METRICS, XID_POSITION, GpuCollector
+from agents.collectors.nvml import GPU_METRICS, SLOW_S, XID_POSITION, GpuCollector
 from agents.collectors.processes import ProcessCollector, Reading
 from agents.device import DRIVER_STATES, DeviceError, DeviceEvent, Driver, DriverError, GpuDevice
 from agents.source import PROCESS, Inventory, Tick, metric_major
@@ -33,15 +33,16 @@ _WIDTH: Final = len(GPU_METRICS)
 class _Slot:
     """One GPU's place in the columns; it stays when the GPU is lost."""
 
-    def __init__(self, facts: GpuFacts, device: GpuDevice) -> None:
+    def __init__(self, facts: GpuFacts, device: GpuDevice, slow_s: float) -> None:
         self.facts = facts
+        self._slow_s = slow_s
         self.xids = 0
         self.lost = False
         self.attach(device)
 
     def attach(self, device: GpuDevice) -> None:
         """Read from `device` from now on; a thread that hangs with the old one is left behind."""
-        self.collector = GpuCollector(device)
+        self.collector = GpuCollector(device, self._slow_s)
         self.collector.xids = self.xids
         self.worker = Worker(f"gpu-{self.facts.index}")
         self.late = False
@@ -50,11 +51,14 @@ class _Slot:
 class Machine:
     """The node that this process runs on. `driver` None: the host alone."""
 
-    def __init__(self, driver: Driver | None, proc: Path = Path("/proc"), deadline_s: float = 0.7) -> None:
+    def __init__(
+        self, driver: Driver | None, proc: Path = Path("/proc"), deadline_s: float = 0.7, slow_s: float = SLOW_S
+    ) -> None:
         self.state = "not_read"
         self.state_detail = ""
         self._driver = driver
         self._deadline_s = deadline_s
+        self._slow_s = slow_s
         self._host = HostCollector(proc)
         self._host_facts = facts(proc)
         self._processes = ProcessCollector(proc)
@@ -221,7 +225,7 @@ class Machine:
         for device in devices:
             slot = known.get(device.facts.uuid)
             if slot is None:
-                self._slots.append(_Slot(device.facts, device))
+                self._slots.append(_Slot(device.facts, device, self._slow_s))
             else:
                 slot.facts = device.facts
                 slot.attach(device)

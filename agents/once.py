@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ INTERVAL_S: Final = 1.0
 
 def text(config: AgentConfig, as_json: bool) -> str:
     """The tick as JSON, or as lines for a person."""
+    logging.getLogger("agents").addHandler(logging.NullHandler())  # what it would warn of is in the answer
     found = asyncio.run(_read(config))
     return json.dumps(found, allow_nan=False) if as_json else _lines(found)
 

@@ -41,8 +41,9 @@ class _Call:
 class GpuCollector:
     """Reads one GPU. `values[i]` and `reasons[i]` belong to GPU_METRICS[i]; exactly one of them is None."""
 
-    def __init__(self, device: GpuDevice) -> None:
+    def __init__(self, device: GpuDevice, slow_s: float = SLOW_S) -> None:
         self.device = device
+        self._slow_s = slow_s
         self.values: list[Cell] = [None] * len(GPU_METRICS)
         self.reasons: list[str | None] = ["no_previous"] * len(GPU_METRICS)
         self.holds: list[tuple[int, int | None]] = []
@@ -80,7 +81,7 @@ class GpuCollector:
 
     def collect(self, now: float) -> None:
         """Read what is due at monotonic second `now`. Never raises DeviceError: a failure is a reason."""
-        slow = now - self._slow_at >= SLOW_S
+        slow = now - self._slow_at >= self._slow_s
         try:
             if slow:
                 self._slow_at = now

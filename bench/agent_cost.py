@@ -1,0 +1,293 @@
+"""What the agent costs on a GPU machine, beside the least that reading NVML and GPM can cost.
+
+Each monitor runs alone for the same time, after a warm-up: a bare loop over NVML and GPM (the floor), the real agent process
+with everything on, sending to a sink on loopback, and `nvidia-smi dmon` where it is installed. Prints human lines, then one
+JSON line. Exit code 2 where there is no GPU.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from agents.collectors.nvml import GPU_METRICS, GpuCollector  # noqa: E402 - the root must be on the path first
+from agents.device import DriverError  # noqa: E402
+from agents.machine import Machine  # noqa: E402
+from agents.nvml_device import NvmlDriver  # noqa: E402
+from wire import codec  # noqa: E402
+from wire.messages import Ack, Batch, Event, Hello, Welcome  # noqa: E402
+from wire.metrics import Gpm  # noqa: E402
+
+WARM_UP_S: Final = 6.0
+GPM_IDS: Final = tuple(metric.source.metric_id for metric in GPU_METRICS if isinstance(metric.source, Gpm))
+
+FLOOR: Final = """
+import sys, time
+import pynvml as n
+ids = [int(word) for word in sys.argv[1].split(",")]
+n.nvmlInit()
+handles = [n.nvmlDeviceGetHandleByIndex(i) for i in range(n.nvmlDeviceGetCount())]
+fields = [82, 142, 143, 144, 145, 74, 269, 230]
+pairs = []
+for h in handles:
+    try:
+        if not n.nvmlGpmQueryDeviceSupport(h).isSupportedDevice:
+            raise n.NVMLError(n.NVML_ERROR_NOT_SUPPORTED)
+        a, b = n.nvmlGpmSampleAlloc(), n.nvmlGpmSampleAlloc()
+        n.nvmlGpmSampleGet(h, a)
+        pairs.append([a, b])
+    except n.NVMLError as error:
+        print("no GPM:", error, file=sys.stderr, flush=True)
+        pairs.append(None)
+def quiet(call, *args):
+    try:
+        return call(*args)
+    except n.NVMLError:
+        return None
+due = time.monotonic()
+while True:
+    due += 1
+    time.sleep(max(0, due - time.monotonic()))
+    for h, pair in zip(handles, pairs):
+        u, m = quiet(n.nvmlDeviceGetUtilizationRates, h), quiet(n.nvmlDeviceGetMemoryInfo, h)
+        values = [
+            quiet(n.nvmlDeviceGetTemperature, h, 0), quiet(n.nvmlDeviceGetPowerUsage, h), quiet(n.nvmlDeviceGetClockInfo, h, 1),
+            quiet(n.nvmlDeviceGetClockInfo, h, 2), quiet(n.nvmlDeviceGetCurrentClocksEventReasons, h),
+            quiet(n.nvmlDeviceGetPerformanceState, h), quiet(n.nvmlDeviceGetComputeRunningProcesses, h),
+            quiet(n.nvmlDeviceGetFieldValues, h, fields),
+        ]
+        if pair is not None and ids:
+            try:
+                n.nvmlGpmSampleGet(h, pair[1])
+                request = n.c_nvmlGpmMetricsGet_t()
+                request.version, request.numMetrics = n.NVML_GPM_METRICS_GET_VERSION, len(ids)
+                request.sample1, request.sample2 = pair
+                for i, one in enumerate(ids):
+                    request.metrics[i].metricId = one
+                n.nvmlGpmMetricsGet(request)
+                values += [request.metrics[i].value for i in range(len(ids))]
+            except n.NVMLError:
+                pass
+            pair.reverse()
+"""
+
+
+class NotMeasured(Exception):  # noqa: N818 - it is data, not a failure
+    """A monitor could not be measured; the message says why."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that the process has used, all its threads; NotMeasured where this system does not tell."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2)  # Linux: the CPU clock of a process, to the nanosecond
+    except OSError:
+        pass
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError) as error:
+        raise NotMeasured(f"the CPU time of process {pid} cannot be read: {error}") from error
+
+
+def rss_mib(pid: int) -> float | None:
+    """Resident memory; None where this system does not tell."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+async def measure(name: str, words: list[str], seconds: float) -> dict[str, Any]:
+    """Start one monitor, let it warm up, and measure it; `error` in the result when that failed."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with tempfile.TemporaryFile() as said:
+        try:
+            child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=said, env=environment, cwd=ROOT)
+        except OSError as error:
+            return {"name": name, "cpu_pct_of_core": None, "rss_mib": None, "error": str(error)}
+        try:
+            await asyncio.sleep(WARM_UP_S)
+            before, began = cpu_seconds(child.pid), time.monotonic()
+            await asyncio.sleep(seconds)
+            after, ended = cpu_seconds(child.pid), time.monotonic()
+            rss = rss_mib(child.pid)
+            if child.poll() is not None:
+                raise NotMeasured(f"it ended with code {child.returncode}")
+            pct = (after - before) / (ended - began) * 100
+            result = {"name": name, "cpu_pct_of_core": round(pct, 3), "rss_mib": rss and round(rss, 1)}
+        except NotMeasured as error:
+            said.seek(0)
+            tail = said.read().decode(errors="replace").strip()[-300:]
+            result = {"name": name, "cpu_pct_of_core": None, "rss_mib": None, "error": f"{error}; {tail}"}
+        finally:
+            await asyncio.to_thread(_end, child)
+    return result
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    child.send_signal(signal.SIGTERM)
+    try:
+        child.wait(5)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+class Sink:
+    """A server that takes everything and acks it."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.events: list[str] = []
+        self.last: Batch | None = None
+        self.hello: Hello | None = None
+
+    async def serve(self, socket: Any) -> None:
+        """One agent's connection."""
+        from websockets.exceptions import ConnectionClosed
+
+        with contextlib.suppress(ConnectionClosed):
+            async for frame in socket:
+                message = codec.decode_from_agent(frame)
+                if isinstance(message, Hello):
+                    self.hello = message
+                    await socket.send(codec.encode_text(Welcome(schema=message.schema)))
+                elif isinstance(message, Batch):
+                    self.batches += 1
+                    self.last = message
+                    await socket.send(codec.encode(Ack(boot=message.boot, stored=[(message.seq, message.seq)])))
+                elif isinstance(message, Event):
+                    self.events.append(f"{message.kind} {message.text}")
+                    await socket.send(codec.encode(Ack(boot=message.boot, events=[(message.seq, message.seq)])))
+
+
+@contextlib.asynccontextmanager
+async def sink() -> AsyncIterator[tuple[Sink, str]]:
+    """A running sink and its URL."""
+    from websockets.asyncio.server import serve
+
+    taken = Sink()
+    async with serve(taken.serve, "127.0.0.1", 0, compression=None) as server:
+        yield taken, f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws/agent/"
+
+
+async def measure_agent(seconds: float) -> dict[str, Any]:
+    """The agent with everything on: GPUs, host, processes, events, a spool on disk, a server."""
+    with tempfile.TemporaryDirectory() as directory:
+        async with sink() as (taken, url):
+            token, config = Path(directory, "token"), Path(directory, "agent.toml")
+            token.write_text("bench\n")
+            spool = Path(directory, "spool")
+            config.write_text(f'server = "{url}"\ntoken_file = "{token}"\nnode = "bench"\nspool = "{spool}"\n')
+            result = await measure("fettle agent", [sys.executable, "-m", "agents", str(config)], seconds)
+            print(f"  the sink took {taken.batches} batches and {len(taken.events)} events")
+            for event in taken.events[:5]:
+                print(f"    {event}")
+            if taken.hello is not None and taken.last is not None:
+                _print_batch(taken.hello, taken.last)
+    return result
+
+
+def _print_batch(hello: Hello, batch: Batch) -> None:
+    for number, facts in enumerate(hello.gpus):
+        known = {name: column[number] for name, column in zip(hello.gpu_metrics, batch.gpu, strict=True) if column}
+        absent = sorted(name for name, value in known.items() if value is None)
+        print(f"  {facts.name}: {len(known) - len(absent)} readings, absent: {', '.join(absent) or 'none'}")
+
+
+def breakdown(rounds: int = 20) -> None:
+    """Print where one tick's CPU time goes, part by part, in this process."""
+    driver = NvmlDriver()
+    devices = driver.open()
+    try:
+        collectors = [GpuCollector(device) for device in devices]
+        for collector in collectors:
+            collector.collect(0.0)
+        time.sleep(0.2)
+        spent: Counter[str] = Counter()
+        for number in range(rounds):
+            for collector in collectors:
+                began = time.thread_time()
+                collector.collect(1.0 + number * 0.1)
+                spent["one GPU, fast metrics"] += time.thread_time() - began
+            time.sleep(0.1)
+        for collector in collectors:
+            began = time.thread_time()
+            collector.collect(1000.0)
+            spent["one GPU, with the slow metrics"] += (time.thread_time() - began) * rounds
+        why = Counter(reason for collector in collectors for reason in collector.reasons if reason)
+        for name, seconds in spent.items():
+            print(f"  {name}: {seconds / rounds / len(collectors) * 1e3:.3f} ms of CPU")
+        print(f"  absent, by reason: {dict(why) or 'none'}")
+    finally:
+        driver.close()
+    asyncio.run(_breakdown_machine(rounds))
+
+
+async def _breakdown_machine(rounds: int) -> None:
+    machine = Machine(None)
+    await machine.collect()
+    began = time.thread_time()
+    for _ in range(rounds):
+        await machine.collect()
+    print(f"  host: {(time.thread_time() - began) / rounds * 1e3:.3f} ms of CPU")
+    await machine.close()
+
+
+async def run(seconds: float) -> list[dict[str, Any]]:
+    """Measure every monitor, one after the other."""
+    ids = ",".join(map(str, GPM_IDS))
+    monitors = [await measure("bare NVML+GPM loop", [sys.executable, "-c", FLOOR, ids], seconds)]
+    monitors.append(await measure_agent(seconds))
+    smi = shutil.which("nvidia-smi")
+    if smi is not None:
+        monitors.append(await measure("nvidia-smi dmon", [smi, "dmon", "-s", "pucvmet", "-d", "1"], seconds))
+        gpm = ",".join(map(str, GPM_IDS[:9]))
+        monitors.append(await measure("nvidia-smi dmon, 9 GPM", [smi, "dmon", "--gpm-metrics", gpm, "-d", "1"], seconds))
+    return monitors
+
+
+def main() -> int:
+    """Print the costs; 2 where there is no GPU."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=25.0, help="how long each monitor is measured")
+    options = parser.parse_args()
+    driver = NvmlDriver()
+    try:
+        names = [device.facts.name for device in driver.open()]
+    except DriverError as error:
+        print(f"agent_cost needs a GPU: {error}", file=sys.stderr)
+        return 2
+    driver.close()
+    print(f"{len(names)} x {names[0]}, Python {sys.version.split()[0]}, {options.seconds:.0f} s for each monitor")
+    try:
+        breakdown()
+    except Exception as error:  # the costs below are what counts
+        print(f"  no breakdown: {type(error).__name__}: {error}")
+    monitors = asyncio.run(run(options.seconds))
+    for one in monitors:
+        cpu, rss = one["cpu_pct_of_core"], one["rss_mib"]
+        said = f"{cpu:6.2f} % of a core, {rss or float('nan'):6.1f} MiB" if cpu is not None else f"not measured: {one['error']}"
+        print(f"{one['name']:24} {said}")
+    floor, agent = monitors[0]["cpu_pct_of_core"], monitors[1]["cpu_pct_of_core"]
+    ratio = round(agent / floor, 2) if floor and agent is not None else None
+    print(json.dumps({"monitors": monitors, "ratio_to_floor": ratio}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""`fettle record`: write what this machine's GPUs, host and processes do into a recording."""
+
+import argparse
+import sys
+from pathlib import Path
+
+HELP = "Record this machine's GPUs, host and GPU processes into a file for `fettle advise`."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="the recording to write, e.g. run.jsonl.gz"
+    )
+    parser.add_argument("--hz", type=float, default=4.0, metavar="N", help="samples a second (default 4)")
+    parser.add_argument("--seconds", type=float, metavar="S", help="end after so long (default: at Ctrl-C)")
+
+
+def call(options: argparse.Namespace) -> int:
+    """0 when the recording is whole, also after Ctrl-C; 2 where there is no GPU or the file cannot be written."""
+    from agents import record
+
+    if not 0.1 <= options.hz <= 20:
+        print(f"fettle record: --hz {options.hz} is outside 0.1 to 20.", file=sys.stderr)
+        return 2
+    try:
+        count = record.to_file(options.output, options.hz, options.seconds)
+    except record.RecordError as error:
+        print(f"fettle record: {error}", file=sys.stderr)
+        return 2
+    print(f"{options.output}: {count} samples. Judge it with: fettle advise {options.output}", file=sys.stderr)
+    return 0

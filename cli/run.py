@@ -1,0 +1,65 @@
+"""`fettle run -- CMD`: run a command and say what held its GPUs back."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agents import command
+
+HELP = "Run a command, sample the GPUs meanwhile, and print the diagnosis at the end."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.add_argument("--record", type=Path, metavar="FILE", help="keep the samples in this file for `fettle advise`")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command and its arguments")
+
+
+def call(options: argparse.Namespace) -> int:
+    """The command's exit code (128 + n after signal n); 126 or 127 when it cannot be started, 2 on bad usage."""
+    words = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not words:
+        print("fettle run: no command: fettle run [--record FILE] -- CMD [ARGUMENT...]", file=sys.stderr)
+        return 2
+    import asyncio
+    import logging
+
+    from agents import command, recorder
+    from agents.machine import Machine
+    from agents.nvml_device import NvmlDriver
+
+    logging.getLogger("agents").addHandler(logging.NullHandler())  # stderr is the command's; what matters is said at the end
+
+    async def ran() -> command.Ran:
+        machine = Machine(NvmlDriver(), deadline_s=0.2, slow_s=recorder.SLOW_S)
+        try:
+            return await command.run(words, machine, options.record)
+        finally:
+            await machine.close()
+
+    try:
+        result = asyncio.run(ran())
+    except command.CommandError as error:
+        print(f"fettle run: {error}", file=sys.stderr)
+        return error.code
+    except OSError as error:
+        print(f"fettle run: {options.record}: cannot be written: {error.strerror or error}.", file=sys.stderr)
+        return 2
+    if result.recording is None:
+        print(f"fettle run: {_why(result)}", file=sys.stderr)
+        return result.code
+    try:
+        from cli import advise
+
+        print(advise.report(result.recording), file=sys.stderr)
+    except Exception as error:  # the command's own result must stand whatever the diagnosis does
+        print(f"fettle run: the diagnosis failed: {type(error).__name__}: {error}", file=sys.stderr)
+    return result.code
+
+
+def _why(result: "command.Ran") -> str:
+    if result.gpus_state == "ok":
+        return f"the command ended after {result.seconds:.1f} s, before a GPU could be sampled; there is nothing to judge."
+    return f"no GPU was found, so there is no diagnosis: {result.gpus_state}"
