@@ -5,7 +5,7 @@ anew or MIG is switched; any other failure is asked again. Slow metrics keep the
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from agents.device import Answer, DeviceError, GpuDevice
 from wire.messages import Cell
@@ -178,11 +178,10 @@ class GpuCollector:
     def _set(self, part: _Part, raw: object) -> None:
         position = part.position
         metric = GPU_METRICS[position]
-        if type(raw) is int or type(raw) is float:
-            value: Any = raw if part.scale == 1 else _scaled(metric, raw, part.scale)
-        else:
-            value = raw  # text, None or a boolean: no arithmetic on it
-        self.values[position], self.reasons[position] = accept(metric, value)
+        if (type(raw) is int or type(raw) is float) and part.scale != 1:
+            self.values[position], self.reasons[position] = _scaled(metric, raw, part.scale)
+        else:  # text, None and booleans are judged as they are: no arithmetic on them
+            self.values[position], self.reasons[position] = accept(metric, raw)
 
     def _absent(self, position: int, reason: str) -> None:
         if reason == "gpu_lost":
@@ -195,15 +194,12 @@ class _LostError(Exception):
     """The GPU fell off the bus: asking on would only wait."""
 
 
-def _scaled(metric: Metric, raw: Number, scale: float) -> Number:
-    """`raw` in the registry's unit; a sentinel is left as it is, so that `accept` knows it for one."""
-    _, reason = accept(_RAW, raw)
-    if reason is not None:
-        return raw
+def _scaled(metric: Metric, raw: Number, scale: float) -> tuple[Cell, str | None]:
+    """`raw` in the registry's unit, accepted or refused; a sentinel is known by its unscaled value."""
     value = raw * scale
     if metric.unit == "ratio" and 1 < value <= _ROUNDING:
-        return 1.0
-    return value
-
-
-_RAW: Final = Metric("raw", "gpu", "gauge", "as NVML", float("-inf"), 1e15, "Any number that is no sentinel.")
+        return 1.0, None
+    accepted, reason = accept(metric, value)
+    if reason is not None and accept(metric, raw)[1] == "blank":
+        reason = "blank"
+    return accepted, reason
