@@ -4,8 +4,11 @@
 Number formats stand in the text (`{share:.0%}`), so a translation may place and format them its own way.
 """
 
-from collections.abc import Mapping
+import shlex
+import unicodedata
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from string import Formatter
 from typing import TypeAlias
 
 Value: TypeAlias = str | int | float
@@ -16,6 +19,23 @@ def _(text: str) -> str:
     return text
 
 
+def fields(text: str) -> tuple[str, ...]:
+    """The names of the `{name:format}` fields of `text`, each once, in order."""
+    return tuple(dict.fromkeys(name for _literal, name, _spec, _conversion in Formatter().parse(text) if name))
+
+
+class _Unknown:
+    """Stands for a parameter that was not measured, whatever format is asked of it."""
+
+    def __format__(self, spec: str) -> str:
+        return "?"
+
+
+class _Params(dict[str, Value]):
+    def __missing__(self, key: str) -> _Unknown:
+        return _Unknown()
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """A sentence: `id` is the English source with `{name:format}` fields, `params` their values."""
@@ -24,5 +44,28 @@ class Text:
     params: Mapping[str, Value] = field(default_factory=dict)
 
     def english(self) -> str:
-        """The sentence in English."""
-        return self.id.format_map(self.params)
+        """The sentence in English; a parameter that is missing reads "?"."""
+        return self.id.format_map(_Params(self.params))
+
+
+class UnsafeValueError(ValueError):
+    """A value holds control characters and must not reach a command line."""
+
+
+def quoted(template: str, values: Mapping[str, Value | None], needed: Iterable[str]) -> str | None:
+    """`template` with its fields filled for a shell: text quoted, whole numbers bare; None where a needed value is absent.
+
+    Raises UnsafeValueError for text with control characters: a name with a newline is an attack, not a name.
+    """
+    safe: dict[str, Value] = {}
+    for name in needed:
+        value = values.get(name)
+        if value is None:
+            return None
+        if isinstance(value, str):
+            if any(unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp") for character in value):
+                raise UnsafeValueError(f"{name} holds control characters")
+            safe[name] = shlex.quote(value)
+        else:
+            safe[name] = int(value) if float(value).is_integer() else value
+    return template.format_map(safe)

@@ -1,0 +1,358 @@
+"""Where a GPU's time goes, and the one label that a person would give it.
+
+**Shares.** Each sample has a part in which the compute engine worked (`busy`) and one in which it had nothing to do. The
+idle part goes, sample by sample, to the first of these that explains it:
+
+1. *checkpoint*: the process writes (SAVING_BYTES_PER_S), within a sample or two;
+2. *copy*: PCIe runs at a good part of its link (COPY_LINK); as much of the idle part as the copied bytes need at the rate
+   of pageable memory (PAGEABLE_LINK), all of it where no loader process could explain the rest;
+3. what is left is host time: the share in which the busiest thread of the process works although the GPU does not (a CUDA
+   main thread spins while the GPU works, so its 100 % say nothing; while the GPU idles they do), and waiting.
+
+Host time and waiting are *data* where something prepares input (see `_data`): loader processes that are busy or blocked on
+the disk, a main thread in long bursts between whole batches or on several cores, reads, host-to-device payload. Otherwise the
+host's work is *launch*, and waiting is *idle*. Traffic between ranks turns all of it into *communication*.
+
+The busy part goes to the unit that was nearest its peak while the engine ran (UNITS over what each can reach in practice):
+*memory_bandwidth*, *compute*, *communication* (a link nearer its peak than the math pipes), *copy* (kernels that work on host
+memory), or *underfilled* when few SMs were active and nothing was near a peak. Two processes that compute on one busy GPU make
+it *contention*; slowdown bits and locked clocks make it *clocks*.
+
+**Label.** The largest share is not always the trouble: a GPU that computes for 60 % of the time and waits 40 % for input is a
+data problem. So: the largest of the causes that somebody can remove (CAUSES) wins from a share of DECISIVE on; else *idle* when
+it is more than half of the time; else the largest other share.
+
+**Thresholds** stand in the (log) middle of a gap; the comments give the measured values on both sides (H200, recordings).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from advisor.finding import Bottleneck, Confidence, Scope
+
+if TYPE_CHECKING:
+    from advisor.features import Frames
+
+SHARES: Final[tuple[Bottleneck, ...]] = (
+    "idle", "data", "copy", "launch", "underfilled", "compute",
+    "memory_bandwidth", "communication", "checkpoint", "contention", "clocks",
+)  # fmt: skip
+CAUSES: Final[tuple[Bottleneck, ...]] = ("checkpoint", "copy", "data", "launch", "communication", "contention", "clocks")
+WORK: Final[tuple[Bottleneck, ...]] = ("compute", "memory_bandwidth", "underfilled")
+PARTS: Final = ("save", "copy", "host", "wait")
+"""The idle part of a sample, before the window says what the host did."""
+UNITS: Final = (
+    "sm_active", "sm_occupancy", "tensor_active", "dram_active", "fp32_active", "fp64_active", "fp16_active", "int_active",
+    "nvlink_share", "pcie_share",
+)  # fmt: skip
+
+DECISIVE: Final = 0.3  # a phase of evaluation or saving in a healthy job stays below; near_oom's launch gaps are 0.55
+BUSY_AT_ALL: Final = 0.005  # an idle context: 0.0001; the thinnest workload recorded: 0.057
+SAVING_BYTES_PER_S: Final = 20e6  # logs and metrics: below 1e6; a 9 GB torch.save: 770e6
+COPY_LINK: Final = 0.05  # H2D of training images at full speed: 0.04 in bursts; pageable copies back to back: 0.30
+PAGEABLE_LINK: Final = 0.30  # 18.5 GB/s of a Gen5 x16 link
+D2H_BYTES_PER_S: Final = 1.5e9  # evaluation results now and then: 0.8e9; a process that pulls tensors all the time: 3e9
+TENANT_CORES: Final = 0.1  # a process that holds memory and sleeps: 0.02; one that computes: 0.15 and more
+CONTENDED_BUSY: Final = 0.68  # two launch-bound processes side by side: 0.46; two trainings: 1.0
+WORKER_FULL: Final = 0.64  # busy or blocked share of a loader process: healthy loader 0.45; starving ones 0.97
+MAIN_WORKS: Final = 0.85  # CPU of the main thread while the GPU idles: waiting for workers 0.7; launching 0.97
+FEW_SMS: Final = 0.35  # SMs while busy: CUDA graph of tiny layers 0.135; small transformer 0.75
+
+# What a unit can reach in practice, as a share of its counter: GEMM 0.87 (under the power cap), streaming reads 0.92.
+_MATH_REACH: Final = 0.85
+_DRAM_REACH: Final = 0.92
+_NVLINK_REACH: Final = 0.75
+_PCIE_REACH: Final = 0.80
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The label of one GPU or job. `bottleneck` is None when too little was measured; shares then are empty."""
+
+    scope: Scope
+    target: str
+    bottleneck: Bottleneck | None
+    shares: dict[str, float]
+    confidence: Confidence
+
+
+def causes() -> list[pl.Expr]:
+    """Per sample, the parts of its idle time (`part_*`), needing busy, cores, write_rate and PCIe rates."""
+    idle = 1 - pl.col("busy")
+    near = [pl.when(pl.col("gpu") == pl.col("gpu").shift(k)).then(pl.col("write_rate").shift(k)) for k in (-1, 1)]
+    saving = (pl.max_horizontal("write_rate", *near) >= SAVING_BYTES_PER_S).fill_null(False)
+    save = pl.when(saving).then(idle).otherwise(0.0)
+    left = idle - save
+    up = (pl.col("pcie_rx_bytes_per_s") / pl.col("pcie_peak")).fill_null(0)
+    down = (pl.col("pcie_tx_bytes_per_s") / pl.col("pcie_peak")).fill_null(0)
+    link = pl.max_horizontal(up, down)
+    alone = pl.col("children_cores").fill_null(0) < 0.2
+    pulls = (pl.col("pcie_tx_bytes_per_s") >= D2H_BYTES_PER_S) & (down > 2 * up)
+    copy = (
+        pl.when(pulls | ((link >= COPY_LINK) & alone))
+        .then(left)
+        .when(link >= COPY_LINK)
+        .then(pl.min_horizontal(left, link / PAGEABLE_LINK))
+        .otherwise(0.0)
+        .fill_null(0.0)
+    )
+    left = (left - copy).clip(0)
+    works = ((pl.col("cores") - pl.col("busy")) / pl.max_horizontal(idle, pl.lit(0.01))).clip(0, 1)
+    works = pl.when(works >= MAIN_WORKS).then(1.0).otherwise(works)
+    host = left * works.fill_null(pl.when(pl.col("busy") >= 0.02).then(1.0).otherwise(0.0))
+    return [save.alias("part_save"), copy.alias("part_copy"), host.alias("part_host"), (left - host).alias("part_wait")]
+
+
+def _zero(name: str) -> pl.Expr:
+    return pl.col(name).fill_null(0.0)
+
+
+def _data() -> pl.Expr:
+    """True where the host prepares input while the GPU waits."""
+    main = pl.coalesce("main_cores_idle", "main_cores")
+    workers = _zero("children_cores")
+    has_workers = (_zero("children") >= 1) & (workers >= 0.1)
+    reads = _zero("read_bytes_per_s") + _zero("disk_read_bytes_per_s")
+    payload = _zero("pcie_rx_bytes_per_s")
+    return (
+        # several cores inside the process: preprocessing in threads (starved loader 4.5, a launching main thread 1.1)
+        (_zero("main_cores") >= pl.when(has_workers).then(2.0).otherwise(1.6))
+        # workers that never rest: at work, or blocked on the disk
+        | (
+            has_workers
+            & ((workers + pl.min_horizontal(_zero("iowait_cores"), _zero("children"))) / _zero("children") >= WORKER_FULL)
+        )
+        # the main thread waits too, and somebody else works for it
+        | ((main < MAIN_WORKS) & ((workers >= 0.3) | (reads >= 20e6) | (_zero("net_rx_bytes_per_s") >= 50e6)))
+        # no workers: the main thread reads, or sends whole batches (launching alone sends 0.4 GB/s at the very most)
+        | (~has_workers & (reads >= 20e6))
+        | (~has_workers & ((payload >= 0.5e9) | ((payload >= 0.2e9) & (payload >= 1.0e9 * pl.col("busy")))))
+        # no workers: the main thread works in long bursts between batches
+        | (~has_workers & (main >= 0.5) & (pl.col("quiet_share") >= 0.25) & (pl.col("turns") >= 4) & (pl.col("busy") >= 0.02))
+    ).fill_null(False)
+
+
+def with_shares(gpu: pl.DataFrame) -> pl.DataFrame:
+    """`gpu` with `share_*`, `bottleneck`, `confidence` and what they rest on (`math_share`, `waits_for_data`)."""
+    ranks = pl.col("gpu").filter(~pl.col("free") & (_zero("busy") > BUSY_AT_ALL)).len().over("job")
+    gpu = gpu.with_columns(
+        ranks=pl.when(pl.col("job").is_null()).then(1).otherwise(ranks),
+        waits_for_data=_data(),
+        math_when_busy=pl.max_horizontal(
+            "tensor_active_when_busy",
+            "fp32_active_when_busy",
+            "fp64_active_when_busy",
+            "fp16_active_when_busy",
+            pl.when(pl.col("int_active_when_busy") >= 0.5).then(pl.col("int_active_when_busy")),
+        ),
+        power_when_busy=pl.when(_zero("busy") > 0.05).then(
+            ((pl.col("power_share") - 0.17).clip(0) / 0.83 / pl.col("busy")).clip(0, 1)
+        ),
+    )
+    both_ways = pl.min_horizontal("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s")
+    gpu = gpu.with_columns(
+        talks=(
+            (pl.col("ranks") >= 2)
+            & (
+                (_zero("nvlink_bytes_per_s") >= 0.2e9)
+                | (both_ways.fill_null(0) >= 0.5e9)
+                | (_zero("net_tx_bytes_per_s") >= 100e6)
+            )
+        ).fill_null(False),
+    )
+    gpu = gpu.with_columns(engine=_engine())
+    idle_parts = {
+        "checkpoint": _zero("part_save"),
+        "copy": pl.when(_between_ranks()).then(0.0).otherwise(_zero("part_copy")),
+        "communication": pl.when(_between_ranks()).then(_zero("part_copy")).otherwise(0.0),
+        "data": pl.when("waits_for_data").then(_zero("part_host") + _zero("part_wait")).otherwise(0.0),
+        "launch": pl.when("waits_for_data").then(0.0).otherwise(_zero("part_host")),
+        "idle": pl.when("waits_for_data").then(0.0).otherwise(_zero("part_wait")),
+    }
+    shares: list[pl.Expr] = []
+    for name in SHARES:
+        engine = pl.when(pl.col("engine") == name).then(_zero("busy")).otherwise(0.0)
+        shares.append((idle_parts.get(name, pl.lit(0.0)) + engine).alias(f"share_{name}"))
+    gpu = gpu.with_columns(shares)
+    total = pl.sum_horizontal([pl.col(f"share_{name}") for name in SHARES])
+    gpu = gpu.with_columns([pl.col(f"share_{name}") / total for name in SHARES])
+    return gpu.with_columns(bottleneck=pl.when(pl.col("evaluated")).then(label()), confidence=_confidence())
+
+
+def _between_ranks() -> pl.Expr:
+    """PCIe carries as much up as down on a GPU of several: peers without NVLink."""
+    up, down = _zero("pcie_tx_bytes_per_s"), _zero("pcie_rx_bytes_per_s")
+    return (pl.col("ranks") >= 2) & (pl.min_horizontal(up, down) >= 0.4 * pl.max_horizontal(up, down))
+
+
+def _engine() -> pl.Expr:
+    """To whom the engine's busy time goes."""
+    math = pl.col("math_when_busy") / _MATH_REACH
+    dram = pl.col("dram_active_when_busy") / _DRAM_REACH
+    nvlink = pl.col("nvlink_share_when_busy").fill_null(0) / _NVLINK_REACH
+    pcie = pl.col("pcie_share_when_busy").fill_null(0) / _PCIE_REACH
+    sms = pl.col("sm_active_when_busy")
+    power = pl.col("power_when_busy")
+    known = pl.col("sm_active").is_not_null()
+    # Links beside math: gradients dominate 6, healthy data parallel 0.15. Beside DRAM (all-reduce and optimizer read and write
+    # it too): 0.8 against 0.2; tensor-parallel decoding 0.07.
+    linked = (pl.col("ranks") >= 2) & (nvlink >= 0.05) & (nvlink >= math) & (nvlink >= 0.25 * dram)
+    staged = _between_ranks() & (pcie >= 0.03) & (pcie >= math) & (pcie >= 0.25 * dram)
+    # a collective that waits keeps the engine busy with a few spinning SMs
+    spins = pl.col("talks") & (sms < 0.3) & (math < 0.1)
+    few = ((sms < FEW_SMS) & (dram < 0.4) & (math < 0.3)) | ((sms < 0.6) & (dram < 0.25) & (math < 0.15))
+    # 1.2: bf16 training 0.9, ResNet in bf16 3.1, decoding 20
+    memory = (dram >= 0.4) & (dram >= 1.2 * math)
+    zero_copy = (pcie >= 0.25) & (pcie >= math) & (pcie >= dram)
+    blind = (
+        pl.when(power < 0.3).then(pl.lit("underfilled"))  # CUDA graph of tiny layers 0.04, decoding 0.75
+        .when(pl.col("mem_copy_util_pct") / 100 >= 0.73 * pl.col("busy")).then(pl.lit("memory_bandwidth"))  # 0.55 and 0.97
+        .otherwise(pl.lit("compute"))
+    )  # fmt: skip
+    return (
+        pl.when(_slowed()).then(pl.lit("clocks"))
+        .when((pl.col("tenants") >= 2) & (pl.col("busy") >= CONTENDED_BUSY)).then(pl.lit("contention"))
+        .when(~known).then(blind)
+        .when(linked | staged | spins).then(pl.lit("communication"))
+        .when(zero_copy).then(pl.lit("copy"))
+        .when(few).then(pl.lit("underfilled"))
+        .when(memory).then(pl.lit("memory_bandwidth"))
+        .otherwise(pl.lit("compute"))
+    )  # fmt: skip
+
+
+def _slowed() -> pl.Expr:
+    """Hardware or thermal slowdown for a good part of the load, or clocks far below their maximum that power does not explain."""
+    braked = (_zero("hw_slowdown_share") >= 0.2) | (_zero("sw_thermal_share") >= 0.5)
+    # Power-capped clocks fall to 0.73 of the maximum under dense GEMM at the default limit: normal. Uncapped ones stay at 1.0.
+    locked = (
+        (pl.col("sm_clock_p95_ratio") <= 0.85) & (_zero("power_cap_share") < 0.2) & (_zero("loaded_share") >= 0.2)
+    ).fill_null(False)
+    capped = (
+        (pl.col("power_limit_ratio") < 0.95) & (_zero("power_cap_share") >= 0.5) & (pl.col("sm_clock_ratio") <= 0.8)
+    ).fill_null(False)
+    return braked | locked | capped
+
+
+def label() -> pl.Expr:
+    """The label for columns `share_*`."""
+    return (
+        pl.when(_largest(CAUSES) >= DECISIVE)
+        .then(_argmax(CAUSES))
+        .when(pl.col("share_idle") > 0.5)
+        .then(pl.lit("idle"))
+        .otherwise(_argmax((*WORK, *CAUSES)))
+    )
+
+
+def _largest(names: tuple[Bottleneck, ...]) -> pl.Expr:
+    return pl.max_horizontal([pl.col(f"share_{name}") for name in names])
+
+
+def _argmax(names: tuple[Bottleneck, ...]) -> pl.Expr:
+    top = _largest(names)
+    chain = pl.lit(None, pl.String)
+    for name in reversed(names):
+        chain = pl.when(pl.col(f"share_{name}") >= top).then(pl.lit(name)).otherwise(chain)
+    return chain
+
+
+def _confidence() -> pl.Expr:
+    """High with profiling counters and process readings; one step lower without either, low without both or few samples."""
+    lacks = (_zero("gpm_share") < 0.5).cast(pl.Int32) + pl.col("main_cores").is_null().cast(pl.Int32)
+    lacks = pl.when(pl.col("free")).then(0).otherwise(lacks) + (pl.col("samples") < 20).cast(pl.Int32)
+    return pl.when(lacks == 0).then(pl.lit("high")).when(lacks == 1).then(pl.lit("medium")).otherwise(pl.lit("low"))
+
+
+_JOB_SUMS: Final = ("children", "children_cores", "read_bytes_per_s", "write_bytes_per_s", "held_bytes", "processes")
+_JOB_MEANS: Final = (
+    "busy", "gpu_util_pct", "sm_active", "sm_occupancy", "tensor_active", "dram_active", "fp32_active", "fp64_active",
+    "power_share", "main_cores", "main_cores_idle", "pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "nvlink_bytes_per_s",
+    "pcie_share", "nvlink_share", "mem_used_share", "quiet_share", *[f"{name}_when_busy" for name in UNITS], "math_when_busy",
+)  # fmt: skip
+_JOB_HOST: Final = (
+    "node", "cores", "free_cores", "cpu_busy_cores", "iowait_cores", "disk_read_bytes_per_s", "disk_write_bytes_per_s",
+    "host_mem_share", "net_tx_bytes_per_s", "net_rx_bytes_per_s", "mem_total_bytes", "pcie_peak", "nvlink_peak", "index",
+    "compute_capability", "pid",
+)  # fmt: skip
+
+
+def of_jobs(gpu: pl.DataFrame) -> pl.DataFrame:
+    """One row a job: means over its GPUs that work (over all it holds, when none does), its shares and its label."""
+    mine = gpu.filter(pl.col("job").is_not_null() & pl.col("evaluated"))
+    works = (_zero("busy") > BUSY_AT_ALL) & ~pl.col("free")
+    any_works = works.any().over("job")
+    counted = works | (~any_works & (~pl.col("free") | pl.col("free").all().over("job")))
+    mine = mine.with_columns(works=works, counted=counted)
+    on = pl.col("counted")
+    busy_on = pl.col("busy").filter(on)
+    sm_on = pl.col("sm_active").filter(on)
+    job = mine.group_by("job", maintain_order=True).agg(
+        pl.len().alias("gpus"),
+        pl.col("gpu").alias("members"),
+        (~pl.col("free")).sum().alias("held_gpus"),
+        pl.col("works").sum().alias("working_gpus"),
+        pl.col("index").filter(~pl.col("works")).alias("idle_indices"),
+        pl.col("works").is_null().any().alias("_none"),
+        *[pl.col(name).filter(on).sum() for name in _JOB_SUMS],
+        *[pl.col(name).filter(on).mean() for name in _JOB_MEANS],
+        *[pl.col(name).filter(on).first() for name in _JOB_HOST],
+        *[pl.col(f"share_{name}").filter(on).mean() for name in SHARES],
+        pl.col("waits_for_data").filter(on).any(),
+        pl.col("talks").filter(on).any(),
+        _between_ranks().filter(on).any().alias("ranks_talk_over_pcie"),
+        pl.col("tenants").filter(on).max(),
+        pl.col("free").all().alias("free"),
+        pl.col("mem_used_share").filter(on).max().alias("mem_used_share_max"),
+        pl.col("mem_growth_share").filter(on).max(),
+        pl.col("mem_growth_bytes_per_s").filter(on).max(),
+        pl.col("seconds_to_full").filter(on).min(),
+        (busy_on.min() / busy_on.max()).alias("least_busy_ratio"),
+        (sm_on.max() / sm_on.min()).alias("most_sm_ratio"),
+        pl.col("index").filter(on).sort_by(busy_on).first().alias("least_busy_index"),
+        pl.col("index").filter(on).sort_by(sm_on.fill_null(0)).last().alias("most_sm_index"),
+        pl.col("window_s").max(),
+        pl.col("samples").min(),
+        pl.col("confidence").filter(on).max().alias("confidence"),
+        pl.col("engine").filter(on).first(),
+    )
+    order = ["high", "medium", "low"]
+    worst = (
+        mine.filter(on)
+        .group_by("job")
+        .agg(pl.col("confidence").replace_strict(order, [0, 1, 2], return_dtype=pl.Int32).max().alias("_rank"))
+    )
+    job = job.drop("_none", "confidence").join(worst, on="job", how="left")
+    return job.with_columns(
+        evaluated=pl.lit(True),
+        bottleneck=label(),
+        confidence=pl.col("_rank").replace_strict([0, 1, 2], order, default=None, return_dtype=pl.String),
+        worker_cores=pl.when(pl.col("children") >= 1).then(pl.col("children_cores") / pl.col("children")),
+        copy_rate_share=pl.when(pl.col("busy") < 0.99).then(
+            pl.max_horizontal("pcie_share", pl.col("pcie_share") / (1 - pl.col("busy")))
+        ),
+        suggested_workers=(pl.col("cores") / pl.col("gpus") * 0.5).floor().clip(2, 16).cast(pl.Int64),
+        suggested_cpus=((pl.col("cores") / pl.col("gpus") * 0.5).floor().clip(2, 16) + 1).cast(pl.Int64),
+    ).drop("_rank")
+
+
+def diagnose(frames: "Frames") -> list[Diagnosis]:
+    """The label of every GPU and job, GPUs first."""
+    found: list[Diagnosis] = []
+    for scope, frame, key in (("gpu", frames.gpu, "gpu"), ("job", frames.job, "job")):
+        columns = [key, "bottleneck", "confidence", "evaluated", *[f"share_{name}" for name in SHARES]]
+        for row in frame.select(columns).iter_rows():
+            shares = {name: round(value, 4) for name, value in zip(SHARES, row[4:], strict=True) if value is not None}
+            known = bool(row[3]) and row[1] is not None
+            found.append(
+                Diagnosis(
+                    scope=scope,  # type: ignore[arg-type]
+                    target=str(row[0]),
+                    bottleneck=row[1] if known else None,
+                    shares=shares if known else {},
+                    confidence=row[2] or "low",
+                )
+            )
+    return found

@@ -1,0 +1,215 @@
+"""`evaluate`: rules over features become findings, or "not evaluated" where a rule lacks what it needs.
+
+Conditions run as Polars expressions over whole frames; Python touches only the rows that fire.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+
+from advisor.features import Frames
+from advisor.finding import Change, Confidence, Evidence, Finding, Gain
+from advisor.rule import KEYS, Rule
+from advisor.text import Text, UnsafeValueError, Value, fields, quoted
+
+_ORDER: Final[tuple[Confidence, ...]] = ("high", "medium", "low")
+
+
+class NotEvaluated(NamedTuple):
+    """A rule said nothing on a target because of `missing`: features, or "samples" where too few arrived."""
+
+    rule: str
+    target: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the rules found, strongest first, and what they could not judge."""
+
+    findings: list[Finding]
+    not_evaluated: list[NotEvaluated]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fired:
+    rule: Rule
+    row: dict[str, Any]
+    gpus: frozenset[int]
+
+
+def evaluate(rules: Sequence[Rule], frames: Frames, open_fingerprints: Collection[str] = frozenset()) -> Evaluation:
+    """Every finding of `rules` over `frames`. What is in `open_fingerprints` stays until its rule clears."""
+    still_open: dict[tuple[str, str], list[str]] = {}
+    for fingerprint in open_fingerprints:
+        rule_id, scope, target = fingerprint.split(":", 2)
+        still_open.setdefault((rule_id, scope), []).append(target)
+    fired: list[_Fired] = []
+    not_evaluated: list[NotEvaluated] = []
+    for rule in rules:
+        frame = getattr(frames, rule.scope, None)
+        if frame is None or frame.is_empty():
+            continue
+        hits, gaps = _judge(rule, frame, still_open.get((rule.id, rule.scope), []))
+        fired.extend(hits)
+        not_evaluated.extend(gaps)
+    findings = [_finding(hit) for hit in _unsilenced(fired)]
+    return Evaluation(sorted(findings, key=Finding.order), not_evaluated)
+
+
+def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str]) -> tuple[list[_Fired], list[NotEvaluated]]:
+    """The rows of `frame` on which `rule` fires, and those it cannot judge."""
+    key = KEYS[rule.scope]
+    have = set(frame.columns)
+    wanted = _columns(rule)
+    blank = [pl.lit(None).alias(name) for name in sorted(wanted | _roots(rule)) if name not in have]
+    frame = frame.with_columns(blank) if blank else frame
+    is_open = pl.col(key).cast(pl.String).is_in(open_targets) if open_targets else pl.lit(False)
+    judged = pl.col("evaluated") if "evaluated" in have else pl.lit(True)
+    level: pl.Expr = pl.lit(None, pl.Int32)
+    fires: pl.Expr = pl.lit(False)
+    for number, need in reversed(list(enumerate(rule.needs))):
+        present = pl.all_horizontal([pl.col(name).is_not_null() for name in need.features]) if need.features else pl.lit(True)
+        opens = (rule.opens if need.opens is None else need.opens).fill_null(False)
+        clears = (rule.clears if need.clears is None else need.clears).fill_null(False)
+        fires = pl.when(present).then(pl.when(is_open).then(~clears).otherwise(opens)).otherwise(fires)
+        level = pl.when(present).then(pl.lit(number, pl.Int32)).otherwise(level)
+    if rule.unless is not None:
+        fires = fires & ~rule.unless.fill_null(False)
+    verdict = frame.select(_fires=judged & fires, _level=level, _judged=judged, _free=pl.col("free") if "free" in have else False)
+    lacking = (~pl.col("_judged") | (pl.col("_level").is_null() & ~pl.col("_free"))).fill_null(True)
+    gaps = list(_gaps(rule, frame.filter(verdict.select(lacking).to_series()), key))
+    on = verdict.get_column("_fires").fill_null(False)
+    if not on.any():
+        return [], gaps
+    rows = frame.filter(on).with_columns(verdict.filter(on).get_column("_level"))
+    extra = {"_severity": rule.severity, "_recovers": rule.recovers}
+    if rule.gain is not None:
+        extra |= {"_low": rule.gain.low, "_high": rule.gain.high}
+    rows = rows.select(
+        pl.col(key).alias("_key"),
+        "_level",
+        *(["members"] if "members" in have else []),
+        *(["confidence"] if "confidence" in have else []),
+        *sorted(wanted),
+        **{name: value if isinstance(value, pl.Expr) else pl.lit(value) for name, value in extra.items()},
+    )
+    return [_Fired(rule, row, frozenset(row.get("members") or [row["_key"]])) for row in rows.iter_rows(named=True)], gaps
+
+
+def _columns(rule: Rule) -> set[str]:
+    """Every feature that a finding of `rule` shows."""
+    texts = [rule.title, rule.summary, rule.risk, rule.rollback, rule.verify, *(step.text for step in rule.change)]
+    if rule.gain is not None:
+        texts.append(rule.gain.basis)
+    return {name for text in texts for name in fields(text)} | {show.feature for show in rule.evidence}
+
+
+def _roots(rule: Rule) -> set[str]:
+    """Every feature that `rule`'s conditions read."""
+    parts = [rule.opens, rule.clears, rule.unless, rule.severity, rule.recovers]
+    parts += [rule.gain.low, rule.gain.high] if rule.gain else []
+    for need in rule.needs:
+        parts += [need.opens, need.clears]
+    roots = {name for part in parts if isinstance(part, pl.Expr) for name in part.meta.root_names()}
+    return roots | {name for need in rule.needs for name in need.features}
+
+
+def _gaps(rule: Rule, rows: pl.DataFrame, key: str) -> Iterator[NotEvaluated]:
+    """What is missing on each of `rows`, by the best way to evaluate the rule."""
+    needed = rule.needs[0].features if rule.needs else ()
+    judged = pl.col("evaluated") if "evaluated" in rows.columns else pl.lit(True)
+    columns = [pl.col(key).cast(pl.String).alias("_key"), judged.fill_null(False).alias("_judged")]
+    flags = rows.select(columns + [pl.col(name).is_null().alias(name) for name in needed])
+    for target, was_judged, *absent in flags.iter_rows():
+        missing = tuple(name for name, gone in zip(needed, absent, strict=True) if gone) if was_judged else ("samples",)
+        yield NotEvaluated(rule.id, target, missing)
+
+
+def _unsilenced(fired: list[_Fired]) -> list[_Fired]:
+    """`fired` without those that another takes precedence over on any of their GPUs."""
+    on: dict[str, set[int]] = {}
+    sick: set[int] = set()
+    for hit in fired:
+        on.setdefault(hit.rule.id, set()).update(hit.gpus)
+        if hit.rule.group == "health" and hit.row["_severity"] == "critical":
+            sick |= hit.gpus
+    kept = []
+    for hit in fired:
+        if hit.rule.group in ("performance", "clocks") and hit.gpus & sick:
+            continue
+        if any(hit.gpus & on[other] for other in hit.rule.yields_to if other in on):
+            continue
+        kept.append(hit)
+    return kept
+
+
+def _finding(hit: _Fired) -> Finding:
+    rule, row = hit.rule, hit.row
+    params = {name: value for name, raw in row.items() if (value := _plain(raw)) is not None and not name.startswith("_")}
+    target = str(row["_key"])
+
+    def text(source: str) -> Text:
+        return Text(source, {name: params[name] for name in fields(source) if name in params})
+
+    gain = None
+    if rule.gain is not None and row["_low"] is not None and row["_high"] is not None:
+        gain = Gain(round(row["_low"], 2), round(max(row["_low"], row["_high"]), 2), text(rule.gain.basis))
+    evidence = tuple(
+        Evidence(show.feature, _number(row.get(show.feature)), show.unit, show.threshold, show.comparison)
+        for show in rule.evidence
+        if _number(row.get(show.feature)) is not None
+    )
+    return Finding(
+        rule=rule.id,
+        severity=row["_severity"],
+        scope=rule.scope,
+        target=target,
+        bottleneck=rule.bottleneck,
+        confidence=_lower(rule.needs[row["_level"]].confidence, row.get("confidence")),
+        title=text(rule.title),
+        summary=text(rule.summary),
+        evidence=evidence,
+        change=tuple(_changes(rule, params)),
+        expected_gain=gain,
+        recoverable=round(min(1.0, max(0.0, float(row["_recovers"] or 0.0))), 4),
+        risk=text(rule.risk),
+        rollback=text(rule.rollback),
+        verify=text(rule.verify),
+        sources=rule.sources,
+    )
+
+
+def _changes(rule: Rule, params: dict[str, Value]) -> Iterator[Change]:
+    """The steps whose values are known and safe."""
+    for step in rule.change:
+        try:
+            text = quoted(step.text, params, fields(step.text))
+        except UnsafeValueError:
+            continue
+        if text is not None:
+            yield Change(step.kind, text)
+
+
+def _lower(one: Confidence, other: str | None) -> Confidence:
+    ranks = [_ORDER.index(one)] + [_ORDER.index(level) for level in _ORDER if level == other]
+    return _ORDER[max(ranks)]
+
+
+def _plain(value: object) -> Value | None:
+    """`value` as a parameter: text or a finite number, lists joined; None for what is absent."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, list):
+        return ",".join(str(item) for item in value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int) else None
+
+
+def _number(value: object) -> float | None:
+    plain = _plain(value)
+    return None if plain is None or isinstance(plain, str) else float(f"{plain:.6g}")

@@ -1,0 +1,289 @@
+"""`features(window)`: one row a GPU, job and node, whose columns are what rules and bottlenecks are made of.
+
+Plain metric names are means over the judged part of the window. Names in `_share` are fractions of it. `*_when_busy` are
+intensities while the compute engine had work (mean over mean engine time). Null: not measured.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import polars as pl
+
+from advisor import bottleneck
+from advisor.bottleneck import SHARES
+from advisor.frames import Window
+from advisor.samples import HELD_BYTES, Span, complete, facts_of, judged
+
+MIN_SAMPLES: Final = 20
+MIN_COVERAGE: Final = 0.8
+"""Below either a GPU is not evaluated: absent samples are neither idle nor healthy."""
+
+_MEANS: Final = (
+    "gpu_util_pct", "mem_copy_util_pct", "power_w", "sm_active", "sm_occupancy", "int_active", "tensor_active", "dram_active",
+    "fp64_active", "fp32_active", "fp16_active", "pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s", "nvlink_rx_bytes_per_s",
+    "nvlink_tx_bytes_per_s",
+)  # fmt: skip
+_THERMAL: Final = 0x20 | 0x40
+_BRAKE: Final = 0x08 | 0x80
+_SERVING: Final = r"(?i)vllm|sglang|tritonserver|trtllm|tensorrt|text-generation|ollama|llama-server|lmdeploy"
+_LOADED: Final = 0.5  # an engine at work half of the time keeps its clocks up: those of idle cards say nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """One row a key: `gpu` by GPU, `job` by job, `node` by node. Targets that are not evaluated have `evaluated` false."""
+
+    gpu: pl.DataFrame
+    job: pl.DataFrame
+    node: pl.DataFrame
+
+
+def features(window: Window, patience_s: float = 2.0, *, from_start: bool = False, min_samples: int = MIN_SAMPLES) -> Frames:
+    """The features of every GPU, job and node of `window`; see `samples.Span` for patience_s and from_start."""
+    facts = facts_of(window)
+    samples, holders = judged(window, facts, Span(patience_s, from_start))
+    gpu = facts.join(_of_samples(samples), on="gpu", how="left").join(_of_holders(holders), on="gpu", how="left")
+    gpu = gpu.join(_of_host(window, facts, gpu), on="node", how="left")
+    gpu = _derived(gpu, min_samples)
+    gpu = bottleneck.with_shares(gpu)
+    gpu = _beside_peers(gpu)
+    job = bottleneck.of_jobs(gpu)
+    return Frames(gpu=gpu, job=job, node=_of_nodes(gpu))
+
+
+def _bit(mask: int) -> pl.Expr:
+    """Share of the loaded samples in which any bit of `mask` is set; 0 when none was loaded, null when never read."""
+    bits = pl.col("reasons")
+    known = pl.col("loaded") & bits.is_not_null()
+    return pl.when(bits.is_not_null().any()).then(
+        (((bits & mask) != 0) & known).sum() / pl.max_horizontal(known.sum(), pl.lit(1))
+    )
+
+
+def _quarter(number: int) -> pl.Expr:
+    size = pl.len() // 4
+    return pl.col("mem_used_bytes").slice(number * size, size).mean()
+
+
+def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
+    """One row a GPU from its samples."""
+    rows = samples.lazy().with_columns(
+        loaded=pl.col("busy") >= _LOADED,
+        reasons=pl.col("clocks_event_reasons").cast(pl.Int64, strict=False),
+        quiet=pl.col("busy") < 0.03,
+    )
+    rows = rows.with_columns(bottleneck.causes())
+    loaded = pl.col("loaded")
+    grouped = rows.group_by("gpu", maintain_order=True).agg(
+        pl.len().alias("samples"),
+        pl.col("t").first().alias("from_t"),
+        pl.col("t").last().alias("until_t"),
+        pl.col("t").diff().median().alias("period_s"),
+        pl.col("busy").mean(),
+        *[pl.col(name).mean() for name in _MEANS],
+        pl.col("sm_active").is_not_null().mean().alias("gpm_share"),
+        pl.col("cores").mean().alias("main_cores"),
+        (pl.col("cores") * (1 - pl.col("busy"))).sum().alias("_idle_cores"),
+        (1 - pl.col("busy")).filter(pl.col("cores").is_not_null()).sum().alias("_idle"),
+        pl.col("children").median(),
+        pl.col("children_cores").mean(),
+        pl.col("write_rate").mean().alias("write_bytes_per_s"),
+        pl.col("read_rate").mean().alias("read_bytes_per_s"),
+        pl.col("quiet").mean().alias("quiet_share"),
+        (pl.col("quiet") != pl.col("quiet").shift(1)).sum().alias("turns"),
+        pl.col("power_limit_w").last().alias("power_limit_now_w"),
+        pl.col("sm_clock_mhz").filter(loaded).mean(),
+        pl.col("sm_clock_mhz").filter(loaded).quantile(0.95).alias("sm_clock_p95_mhz"),
+        pl.col("sm_clock_mhz").max().alias("sm_clock_top_mhz"),
+        pl.col("mem_clock_mhz").filter(loaded).quantile(0.95).alias("mem_clock_p95_mhz"),
+        loaded.mean().alias("loaded_share"),
+        pl.col("temperature_c").filter(loaded).mean(),
+        pl.col("power_w").filter(loaded).mean().alias("loaded_power_w"),
+        _bit(0x04).alias("power_cap_share"),
+        _bit(_THERMAL).alias("thermal_slowdown_share"),
+        _bit(_BRAKE).alias("power_brake_share"),
+        _bit(0x08 | 0x40 | 0x80).alias("hw_slowdown_share"),
+        _bit(0x20).alias("sw_thermal_share"),
+        pl.col("mem_used_bytes").max().alias("mem_used_max_bytes"),
+        pl.col("mem_used_bytes").last().alias("mem_used_last_bytes"),
+        pl.col("mem_used_bytes").mean().alias("mem_used_bytes"),
+        *[_quarter(n).alias(f"_mem_q{n}") for n in range(4)],
+        (pl.col("mem_used_bytes").diff() > 0).mean().alias("mem_rising_share"),
+        pl.col("mem_used_bytes").diff().clip(0).sum().alias("_mem_risen"),
+        pl.col("pcie_link_gen").filter(loaded).max().alias("pcie_link_gen"),
+        pl.col("pcie_link_width").filter(loaded).max().alias("pcie_link_width"),
+        (pl.col("ecc_uncorrected_volatile_total").last() - pl.col("ecc_uncorrected_volatile_total").min())
+        .alias("ecc_uncorrected_new"),
+        pl.col("ecc_uncorrected_volatile_total").last().alias("ecc_uncorrected_volatile"),
+        pl.col("remap_pending").last(),
+        pl.col("remap_failed").last(),
+        pl.col("recovery_action").last(),
+        *[pl.col(f"part_{name}").mean() for name in bottleneck.PARTS],
+    )  # fmt: skip
+    return grouped.collect()
+
+
+def _of_holders(holders: pl.DataFrame) -> pl.DataFrame:
+    """One row a GPU that a process holds: how many are at home there and compute, what they hold, and since when."""
+    home = holders.filter("home")
+    return home.group_by("gpu").agg(
+        pl.len().alias("processes"),
+        (pl.col("cores").fill_null(1.0) >= bottleneck.TENANT_CORES).sum().alias("tenants"),
+        pl.col("gpu_mem_bytes").sum().alias("held_bytes"),
+        pl.col("pid").sort_by(pl.col("gpu_mem_bytes").fill_null(0), descending=True).first().alias("pid"),
+        pl.col("name").str.contains(_SERVING).any().alias("serves"),
+    )
+
+
+def _of_host(window: Window, facts: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame:
+    """One row a node: means over what is judged of its GPUs."""
+    names = (
+        "cpu_busy_cores", "cpu_core_max_pct", "cpu_iowait_pct", "mem_used_bytes", "disk_read_bytes_total",
+        "disk_write_bytes_total", "net_rx_bytes_total", "net_tx_bytes_total",
+    )  # fmt: skip
+    host = complete(window.host, {"node": pl.Int64, "t": pl.Float64, **dict.fromkeys(names, pl.Float64)})
+    spans = gpu.group_by("node").agg(pl.col("from_t").min(), pl.col("until_t").max())
+    host = (
+        host.join(spans, on="node", how="left")
+        .filter(
+            (pl.col("from_t").is_null() | (pl.col("t") >= pl.col("from_t")))
+            & (pl.col("until_t").is_null() | (pl.col("t") <= pl.col("until_t")))
+        )
+        .sort("node", "t")
+    )
+
+    def grown(counter: str) -> pl.Expr:
+        """Growth a second, the fall of a restart or a recording's loop left out."""
+        rise = pl.col(counter).diff()
+        time = pl.col("t").diff().filter(rise >= 0).sum()
+        return pl.when(time > 0).then(rise.filter(rise >= 0).sum() / time)
+
+    cores = facts.group_by("node").agg(pl.col("cores").first(), pl.col("host_mem_total_bytes").first())
+    return (
+        host.group_by("node")
+        .agg(
+            pl.len().alias("host_samples"),
+            pl.col("cpu_busy_cores").mean(),
+            pl.col("cpu_core_max_pct").mean(),
+            pl.col("cpu_iowait_pct").mean(),
+            pl.col("mem_used_bytes").last().alias("host_mem_used_bytes"),
+            grown("disk_read_bytes_total").alias("disk_read_bytes_per_s"),
+            grown("disk_write_bytes_total").alias("disk_write_bytes_per_s"),
+            grown("net_rx_bytes_total").alias("net_rx_bytes_per_s"),
+            grown("net_tx_bytes_total").alias("net_tx_bytes_per_s"),
+        )
+        .join(cores, on="node", how="left")
+        .with_columns(
+            iowait_cores=pl.col("cpu_iowait_pct") / 100 * pl.col("cores"),
+            free_cores=(pl.col("cores") - pl.col("cpu_busy_cores")).clip(0),
+        )
+        .drop("cores", "host_mem_total_bytes")
+    )
+
+
+def _derived(gpu: pl.DataFrame, min_samples: int) -> pl.DataFrame:
+    """Ratios and judgements that need several columns."""
+    busy = pl.col("busy")
+    length = pl.col("until_t") - pl.col("from_t")
+    whole = pl.when(busy > bottleneck.BUSY_AT_ALL)
+    quarters = [pl.col(f"_mem_q{n}") for n in range(4)]
+    steps = [b - a for a, b in pairwise(quarters)]
+    mean_step = (quarters[3] - quarters[0]) / 3
+    total = pl.col("mem_total_bytes")
+    gpu = gpu.with_columns(
+        samples=pl.col("samples").fill_null(0),
+        window_s=length + pl.col("period_s").fill_null(0),
+        processes=pl.col("processes").fill_null(0),
+        tenants=pl.col("tenants").fill_null(0),
+        power_limit_w=pl.coalesce("power_limit_now_w", "power_limit_w"),
+        main_cores_idle=pl.when(pl.col("_idle") > 0).then(pl.col("_idle_cores") / pl.col("_idle")),
+        pcie_bytes_per_s=pl.max_horizontal("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"),
+        nvlink_bytes_per_s=pl.max_horizontal("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"),
+        # Growth that goes on at an even pace: each of three steps between the quarters' means is at least half the mean
+        # step; or nearly every sample is above the one before, as in a window over a recording's loop.
+        mem_growth_bytes_per_s=pl.when(pl.all_horizontal([step >= 0.5 * mean_step for step in steps]) & (mean_step > 0))
+        .then((quarters[3] - quarters[0]) / (0.75 * length))
+        .when(pl.col("mem_rising_share") >= 0.7)
+        .then(pl.col("_mem_risen") / length)
+        .otherwise(0.0),
+    ).drop("power_limit_now_w", "_idle_cores", "_idle", "_mem_q0", "_mem_q1", "_mem_q2", "_mem_q3", "_mem_risen")
+    gpu = gpu.with_columns(
+        coverage=pl.when(pl.col("period_s") > 0).then(pl.col("samples") * pl.col("period_s") / pl.col("window_s")).clip(0, 1),
+        mem_used_share=pl.col("mem_used_max_bytes") / total,
+        mem_growth_share=pl.col("mem_growth_bytes_per_s") * length / total,
+        seconds_to_full=pl.when(pl.col("mem_growth_bytes_per_s") > 0).then(
+            (total - pl.col("mem_used_last_bytes")).clip(0) / pl.col("mem_growth_bytes_per_s")
+        ),
+        free=(pl.col("processes") == 0) & (pl.col("mem_used_max_bytes").fill_null(0) < HELD_BYTES),
+        power_share=pl.col("power_w") / pl.col("power_limit_w"),
+        sm_clock_ratio=pl.col("sm_clock_mhz") / pl.col("sm_clock_max_mhz"),
+        sm_clock_p95_ratio=pl.col("sm_clock_p95_mhz") / pl.col("sm_clock_max_mhz"),
+        mem_clock_p95_ratio=pl.col("mem_clock_p95_mhz") / pl.col("mem_clock_max_mhz"),
+        power_limit_ratio=pl.col("power_limit_w") / pl.col("power_limit_default_w"),
+        pcie_share=pl.col("pcie_bytes_per_s") / pl.col("pcie_peak"),
+        nvlink_share=pl.col("nvlink_bytes_per_s") / pl.col("nvlink_peak"),
+        pcie_gen_ratio=pl.col("pcie_link_gen") / pl.col("pcie_link_gen_max"),
+        pcie_width_ratio=pl.col("pcie_link_width") / pl.col("pcie_link_width_max"),
+        worker_cores=pl.when(pl.col("children") >= 1).then(pl.col("children_cores") / pl.col("children")),
+        host_mem_share=pl.col("host_mem_used_bytes") / pl.col("host_mem_total_bytes"),
+    )
+    return gpu.with_columns(
+        **{f"{name}_when_busy": whole.then(pl.col(name) / busy).clip(0, 1) for name in bottleneck.UNITS},
+        evaluated=((pl.col("samples") >= min_samples) & (pl.col("coverage") >= MIN_COVERAGE) & busy.is_not_null()).fill_null(
+            False
+        ),
+    )
+
+
+def _beside_peers(gpu: pl.DataFrame) -> pl.DataFrame:
+    """Each GPU beside those of the same job (work) and of the same node (temperature at the same power)."""
+    in_job = (
+        gpu.filter(pl.col("job").is_not_null() & pl.col("evaluated") & ~pl.col("free"))
+        .group_by("job")
+        .agg(
+            pl.len().alias("job_gpus"),
+            pl.col("busy").median().alias("job_busy_p50"),
+        )
+    )
+    in_node = (
+        gpu.filter(pl.col("evaluated") & (pl.col("loaded_share") >= _LOADED))
+        .group_by("node")
+        .agg(
+            pl.len().alias("node_loaded_gpus"),
+            pl.col("temperature_c").median().alias("node_temperature_c"),
+            pl.col("loaded_power_w").median().alias("node_power_w"),
+        )
+    )
+    gpu = gpu.join(in_job, on="job", how="left").join(in_node, on="node", how="left")
+    alike = (pl.col("loaded_power_w") / pl.col("node_power_w")).is_between(0.9, 1.1) & (pl.col("node_loaded_gpus") >= 3)
+    return gpu.with_columns(
+        warmer_than_peers_c=pl.when(alike & (pl.col("loaded_share") >= _LOADED)).then(
+            pl.col("temperature_c") - pl.col("node_temperature_c")
+        )
+    )
+
+
+def _of_nodes(gpu: pl.DataFrame) -> pl.DataFrame:
+    """One row a node."""
+    first = (
+        "cores", "host_mem_total_bytes", "host_samples", "cpu_busy_cores", "cpu_core_max_pct", "cpu_iowait_pct", "iowait_cores",
+        "free_cores", "host_mem_used_bytes", "host_mem_share", "disk_read_bytes_per_s", "disk_write_bytes_per_s",
+    )  # fmt: skip
+    judged_gpus = gpu.filter(pl.col("evaluated"))
+    held = ~pl.col("free")
+    return (
+        judged_gpus.group_by("node", maintain_order=True)
+        .agg(
+            pl.len().alias("gpus"),
+            pl.col("gpu").alias("members"),
+            *[pl.col(name).first() for name in first],
+            pl.col("children").filter(held).sum().alias("children"),
+            pl.col("children_cores").filter(held).sum().alias("children_cores"),
+            pl.col("processes").sum(),
+            pl.col("mem_total_bytes").sum(),
+            *[pl.col(f"share_{name}").filter(held).mean() for name in SHARES],
+            pl.col("window_s").max(),
+        )
+        .with_columns(evaluated=pl.col("host_samples").fill_null(0) > 0)
+    )

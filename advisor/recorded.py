@@ -1,0 +1,64 @@
+"""`judge(recording)`: the advice on one recording, as `fettle advise` and `fettle run` print it."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from advisor.bottleneck import Diagnosis, diagnose
+from advisor.engine import Evaluation, evaluate
+from advisor.features import features
+from advisor.finding import as_json
+from advisor.frames import from_recording
+from advisor.rule import load
+from wire.recording import Recording
+
+MIN_SAMPLES: Final = 3
+"""A recording is short on purpose; below 20 samples its confidence is lowered instead of saying nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is said of a recording. `note` explains in words where there is no bottleneck to name."""
+
+    recording: str
+    diagnosis: Diagnosis
+    evaluation: Evaluation
+    window_s: float
+    note: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `fettle advise --json` prints."""
+        return {
+            "recording": self.recording,
+            "bottleneck": self.diagnosis.bottleneck,
+            "confidence": self.diagnosis.confidence,
+            "shares": self.diagnosis.shares,
+            "window_s": self.window_s,
+            "note": self.note,
+            "findings": [as_json(finding) for finding in self.evaluation.findings],
+            "not_evaluated": [
+                {"rule": gap.rule, "target": gap.target, "missing": list(gap.missing)} for gap in self.evaluation.not_evaluated
+            ],
+        }
+
+
+def judge(recording: Recording, patience_s: float = 2.0) -> Judgement:
+    """The diagnosis and findings of the steady part of `recording`; RecordingError when a sample cannot be one."""
+    frames = features(from_recording(recording), patience_s, from_start=True, min_samples=MIN_SAMPLES)
+    evaluation = evaluate(load(), frames)
+    jobs = [diagnosis for diagnosis in diagnose(frames) if diagnosis.scope == "job"]
+    if not jobs:
+        nothing = Diagnosis("job", recording.name, None, {}, "low")
+        return Judgement(recording.name, nothing, evaluation, 0.0, _why_nothing(recording))
+    row = frames.job.row(0, named=True)
+    note = None
+    if row["free"]:
+        note = "No process held a GPU in this recording and nothing ran on one: there is nothing to tune."
+    elif jobs[0].bottleneck == "idle" and not row["working_gpus"]:
+        note = "The GPU was held but never used after start-up."
+    return Judgement(recording.name, jobs[0], evaluation, round(float(row["window_s"] or 0.0), 2), note)
+
+
+def _why_nothing(recording: Recording) -> str:
+    if not any(sample.gpus for sample in recording.samples):
+        return "The recording has no reading of any GPU."
+    return f"Too few samples to judge: at least {MIN_SAMPLES} after the program's start-up are needed."

@@ -1,0 +1,101 @@
+"""`Rule`: when it opens and clears, what it needs, what it says; and `load()`, which finds every rule in advisor/rules/.
+
+A rule is one file with one `RULE`, named by its slug with underscores. Its conditions are Polars expressions over the
+features of its scope, so one evaluation judges the whole fleet; a missing feature is null and opens nothing.
+"""
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, Literal, TypeAlias
+
+import polars as pl
+
+from advisor import rules
+from advisor.finding import Bottleneck, ChangeKind, Confidence, Scope, Severity
+
+Comparison: TypeAlias = Literal[">=", "<=", ">", "<", "="]
+Group: TypeAlias = Literal["health", "clocks", "performance", "capacity"]
+"""health: the card itself; a critical one silences performance and clocks on its GPUs. capacity: memory and hosts."""
+
+KEYS: Final[dict[str, str]] = {"gpu": "gpu", "job": "job", "node": "node"}
+"""The key column of each scope's frame."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Need:
+    """One way to evaluate a rule: the features that must be there, and the confidence that they give.
+
+    A proxy may bring conditions of its own; None: those of the rule.
+    """
+
+    features: tuple[str, ...]
+    confidence: Confidence = "high"
+    opens: pl.Expr | None = None
+    clears: pl.Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """One line of evidence: a feature, its unit, and the threshold that it passed."""
+
+    feature: str
+    unit: str
+    comparison: Comparison | None = None
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the change. `{feature}` fields are filled in, shell-quoted; write `{{` for a brace."""
+
+    kind: ChangeKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expect:
+    """The speed to expect as a ratio to today's, each bound a number or an expression, and what it rests on."""
+
+    low: float | pl.Expr
+    high: float | pl.Expr
+    basis: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Rule:
+    """One rule. Texts are English sources with `{feature:format}` fields, marked with `text._`."""
+
+    id: str
+    scope: Scope
+    severity: Severity | pl.Expr
+    bottleneck: Bottleneck | None
+    group: Group = "performance"
+    needs: tuple[Need, ...]  # the best signal first
+    opens: pl.Expr
+    clears: pl.Expr
+    unless: pl.Expr | None = None
+    yields_to: tuple[str, ...] = ()  # ids that take precedence on the same GPUs
+    title: str
+    summary: str
+    evidence: tuple[Show, ...]
+    change: tuple[Step, ...]
+    gain: Expect | None = None
+    recovers: float | pl.Expr = 0.0  # share of the target's time to win back, 0 to 1
+    risk: str
+    rollback: str
+    verify: str
+    sources: tuple[str, ...]
+
+
+@cache
+def load() -> tuple[Rule, ...]:
+    """Every rule, by id."""
+    found = []
+    for module in pkgutil.iter_modules(rules.__path__):
+        rule = importlib.import_module(f"{rules.__name__}.{module.name}").RULE
+        if rule.id.replace("-", "_") != module.name:
+            raise ValueError(f"advisor/rules/{module.name}.py holds the rule {rule.id}; its file must bear its name.")
+        found.append(rule)
+    return tuple(sorted(found, key=lambda rule: str(rule.id)))

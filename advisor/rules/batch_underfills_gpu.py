@@ -1,0 +1,55 @@
+"""The engine is always at work but few of the GPU's processors are, and no unit is near its peak.
+
+SM activity while busy: 0.135 for tiny layers in a CUDA graph, 0.75 and more for everything that fills the card.
+"""
+
+import polars as pl
+
+from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.text import _
+
+c = pl.col
+
+RULE = Rule(
+    id="batch-underfills-gpu",
+    scope="job",
+    severity="advice",
+    bottleneck="underfilled",
+    needs=(Need(("busy", "sm_active", "dram_active")), Need(("busy", "power_share"), "low")),
+    opens=(c.bottleneck == "underfilled") & (c.share_underfilled >= 0.4),
+    clears=c.share_underfilled < 0.25,
+    unless=c.mem_used_share_max >= 0.9,
+    title=_("The batch is too small to fill the GPU"),
+    summary=_(
+        "The engine was at work {busy:.0%} of the time, but only {sm_active_when_busy:.0%} of the SMs were, at an occupancy of"
+        " {sm_occupancy:.1%}; memory traffic was {dram_active:.0%} of its peak and {mem_used_share:.0%} of the memory was in use."
+    ),
+    evidence=(
+        Show("share_underfilled", "ratio", ">=", 0.4),
+        Show("sm_active_when_busy", "ratio", "<", 0.35),
+        Show("sm_occupancy", "ratio"),
+        Show("dram_active", "ratio"),
+        Show("mem_used_share", "ratio", "<", 0.9),
+        Show("power_share", "ratio"),
+    ),
+    change=(
+        Step(
+            "diff",
+            "- loader = DataLoader(ds, batch_size=B)\n+ loader = DataLoader(ds, batch_size=2 * B)  # repeat while the step time hardly grows",
+        ),
+        Step(
+            "flag", "--per_device_train_batch_size 2B --gradient_accumulation_steps A/2  # Hugging Face: keeps the global batch"
+        ),
+        Step("diff", "# many small models or environments: batch them\n+ out = torch.vmap(model)(inputs)"),
+    ),
+    gain=Expect(
+        1.1,
+        pl.min_horizontal(8.0, 0.9 / c.sm_active_when_busy.clip(0.05)),
+        _("Throughput grows with the batch until the SMs are full: at most 0.9 over today's SM activity."),
+    ),
+    recovers=(1 - c.sm_active_when_busy.fill_null(0.5)).clip(0, 1) * c.share_underfilled,
+    risk=_("A larger global batch changes optimisation: keep it through accumulation or rescale the learning rate."),
+    rollback=_("Set the batch size back."),
+    verify=_("Samples per second rise by 8 % over 200 steps and SM activity by 0.1; the validation metric stays in its band."),
+    sources=("docs.nvidia.com/datacenter/dcgm: SM activity", "recordings launch_graphed and launch_bound"),
+)

@@ -1,0 +1,60 @@
+"""Preparing samples takes all the CPU there is: move it off the CPU or ahead of time.
+
+The counterpart of dataloader-too-few-workers: the GPU waits for data and the input side cannot grow by half any more.
+"""
+
+import polars as pl
+
+from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.text import _
+
+c = pl.col
+
+_INPUT_CORES = pl.max_horizontal(c.children_cores, c.main_cores)
+
+RULE = Rule(
+    id="cpu-preprocessing-bound",
+    scope="job",
+    severity="warn",
+    bottleneck="data",
+    needs=(Need(("busy", "main_cores", "free_cores", "cores")),),
+    opens=(c.share_data >= 0.25)
+    & ((c.free_cores < 2) | (c.free_cores < 0.5 * _INPUT_CORES))
+    & (c.iowait_cores.fill_null(0) < 0.25 * _INPUT_CORES),
+    clears=c.share_data < 0.15,
+    yields_to=("storage-throughput-bound", "dataloader-oversubscribed", "dataloader-too-few-workers"),
+    title=_("Decoding and augmentation saturate the CPU"),
+    summary=_(
+        "For {share_data:.0%} of the time the GPU had no batch, and {cpu_busy_cores:.1f} of {cores:.0f} cores were busy: more"
+        " workers would not help."
+    ),
+    evidence=(
+        Show("share_data", "ratio", ">=", 0.25),
+        Show("cpu_busy_cores", "cores"),
+        Show("free_cores", "cores"),
+        Show("cores", "cores"),
+        Show("children_cores", "cores"),
+        Show("busy", "ratio"),
+    ),
+    change=(
+        Step(
+            "diff",
+            '+ images = torchvision.io.decode_jpeg(data, device="cuda")\n+ images = torchvision.transforms.v2.Resize(224)(images)  # on the GPU',
+        ),
+        Step(
+            "diff",
+            '# or once, ahead of time: resized images or token ids in shards\n+ ds = webdataset.WebDataset(urls).decode("torchrgb8")',
+        ),
+        Step("config", "#SBATCH --cpus-per-task=N  # more cores for each GPU, where the node has them"),
+    ),
+    gain=Expect(
+        1.3,
+        pl.min_horizontal(3.0, 1 / (1 - c.share_data).clip(0.05)),
+        _("At most 1 / (1 - data share); moving decoding to the GPU typically gives 1.3 to 2 times where the CPU is full."),
+    ),
+    recovers=c.share_data * 0.7,
+    risk=_("Augmentations differ a little between libraries: check the validation metric."),
+    rollback=_("Switch the pipeline back."),
+    verify=_("The data share falls below 0.05, busy cores by 30 %, samples per second rise by 15 %."),
+    sources=("docs.pytorch.org/vision: decode_jpeg", "docs.nvidia.com/deeplearning/dali"),
+)

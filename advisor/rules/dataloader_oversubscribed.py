@@ -1,0 +1,45 @@
+"""More processes prepare input than the node has cores for.
+
+The cores are full (0.9), most of it by the jobs' children, and there are more of those than cores. Children alone say nothing:
+compile helpers wait at 0 % CPU.
+"""
+
+import polars as pl
+
+from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.text import _
+
+c = pl.col
+
+RULE = Rule(
+    id="dataloader-oversubscribed",
+    scope="node",
+    severity="warn",
+    bottleneck="data",
+    needs=(Need(("cpu_busy_cores", "cores", "children", "children_cores")),),
+    opens=(c.cpu_busy_cores >= 0.9 * c.cores) & (c.children >= 1.2 * c.cores) & (c.children_cores >= 0.5 * c.cores),
+    clears=(c.cpu_busy_cores < 0.8 * c.cores) | (c.children < c.cores),
+    title=_("More loader processes than CPU cores"),
+    summary=_("{children:.0f} helper processes of GPU jobs share {cores:.0f} cores, {cpu_busy_cores:.1f} of which are busy."),
+    evidence=(
+        Show("children", "processes"),
+        Show("cores", "cores"),
+        Show("cpu_busy_cores", "cores"),
+        Show("children_cores", "cores"),
+        Show("share_data", "ratio"),
+    ),
+    change=(
+        Step(
+            "diff",
+            "- loader = DataLoader(ds, num_workers=W)\n+ loader = DataLoader(ds, num_workers=max(1, len(os.sched_getaffinity(0)) // ranks_on_node - 1))",
+        ),
+        Step("env", "OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENCV_NUM_THREADS=1"),
+        Step("diff", "+ cv2.setNumThreads(0)  # in worker_init_fn"),
+    ),
+    gain=Expect(1.05, 1.3, _("An estimate: fewer switches and less cache thrash; more in the slowest steps.")),
+    recovers=c.share_data.fill_null(0) * 0.3,
+    risk=_("Too few workers starve the GPU: stay at the number of cores less one for each rank."),
+    rollback=_("Set num_workers back."),
+    verify=_("Step time's p99 over p50 falls below 1.5 and samples per second do not fall."),
+    sources=("docs.pytorch.org/docs/stable/data.html",),
+)

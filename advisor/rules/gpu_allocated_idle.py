@@ -1,0 +1,41 @@
+"""A job holds GPUs and none of them computes."""
+
+import polars as pl
+
+from advisor.rule import Need, Rule, Show, Step
+from advisor.text import _
+
+c = pl.col
+
+RULE = Rule(
+    id="gpu-allocated-idle",
+    scope="job",
+    severity="warn",
+    bottleneck="idle",
+    needs=(Need(("busy", "held_gpus")),),
+    opens=(c.held_gpus >= 1) & (c.working_gpus == 0) & (c.busy < 0.005) & (c.share_idle >= 0.9),
+    clears=(c.working_gpus >= 1) | (c.busy >= 0.02),
+    unless=c.free,
+    yields_to=("gpu-memory-held-idle",),
+    title=_("Allocated GPUs do no work"),
+    summary=_("The job holds {held_gpus:.0f} GPUs; in {window_s:.0f} s their engines were active {busy:.1%} of the time."),
+    evidence=(
+        Show("busy", "ratio", "<", 0.005),
+        Show("working_gpus", "gpus", "=", 0.0),
+        Show("held_gpus", "gpus", ">=", 1.0),
+        Show("main_cores", "cores"),
+    ),
+    change=(
+        Step("command", "scancel JOBID  # after asking its owner"),
+        Step(
+            "config",
+            "# jupyter_server_config.py\nc.MappingKernelManager.cull_idle_timeout = 3600\n"
+            "c.MappingKernelManager.cull_interval = 300\nc.MappingKernelManager.cull_connected = True",
+        ),
+    ),
+    recovers=1.0,
+    risk=_("State that lives only in the process's memory is lost when it ends."),
+    rollback=_("Submit the job again."),
+    verify=_("Idle GPU-hours of this owner fall by 80 % over a week."),
+    sources=("docs.jupyter.org: MappingKernelManager culling", "slurm.schedmd.com/scancel.html"),
+)

@@ -1,0 +1,54 @@
+"""Several unrelated processes compute on one GPU and it has no time left.
+
+Both must use the CPU (a process that only holds memory uses 0.02 cores, one that computes 0.15 and more) and the engine must be
+short: two launch-bound processes side by side fill 0.46 of it and hardly hurt each other, two trainings 1.0.
+"""
+
+import polars as pl
+
+from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.text import _
+
+c = pl.col
+
+RULE = Rule(
+    id="gpu-co-tenant-contention",
+    scope="gpu",
+    severity="warn",
+    bottleneck="contention",
+    needs=(Need(("busy", "tenants", "main_cores")), Need(("busy", "tenants"), "low")),
+    opens=(c.tenants >= 2) & (c.busy >= 0.68),
+    clears=(c.tenants < 2) | (c.busy < 0.5),
+    title=_("Several workloads fight for one GPU"),
+    summary=_(
+        "{tenants:.0f} processes compute on this GPU, whose engine was busy {busy:.0%} of the time: each waits for the others."
+    ),
+    evidence=(
+        Show("tenants", "processes", ">=", 2.0),
+        Show("busy", "ratio", ">=", 0.68),
+        Show("held_bytes", "bytes"),
+        Show("sm_active", "ratio"),
+        Show("gpu_util_pct", "percent"),
+    ),
+    change=(
+        Step("command", "nvidia-smi --query-compute-apps=pid,used_memory --format=csv -i {index}  # who they are"),
+        Step("command", "nvidia-smi -i {index} -c EXCLUSIVE_PROCESS  # where sharing is never wanted"),
+        Step(
+            "command",
+            "nvidia-smi -i {index} -mig 1 && nvidia-smi mig -i {index} -cgi 3g,3g -C  # isolated halves; the GPU must be idle",
+        ),
+        Step("env", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50  # trusted tenants under MPS"),
+    ),
+    gain=Expect(
+        1.2,
+        c.tenants.cast(pl.Float64).clip(1.5, 4.0),
+        _(
+            "Measured: a training ran at 0.46 of its speed alone while another shared its GPU, so 2.2 times with the GPU to itself."
+        ),
+    ),
+    recovers=(1 - 1 / c.tenants.clip(1, None)) * c.busy,
+    risk=_("Repartitioning needs the GPU idle; under MPS one crash takes all clients down."),
+    rollback=_("Restore the compute mode: nvidia-smi -c DEFAULT."),
+    verify=_("One tenant for each GPU or slice; step time within 5 % of its speed alone for a day."),
+    sources=("docs.nvidia.com/deploy/mps", "recording noisy_neighbour"),
+)

@@ -1,0 +1,49 @@
+"""GPU memory in use grows without end.
+
+Growth over the window as a share of the card, at an even pace over its quarters: 0.14 in a loop that keeps a tensor each step;
+0 in healthy jobs, whose memory jumps once or twice and stays. 0.008 lies between.
+"""
+
+import polars as pl
+
+from advisor.rule import Need, Rule, Show, Step
+from advisor.text import _
+
+c = pl.col
+
+RULE = Rule(
+    id="gpu-memory-leak",
+    scope="job",
+    severity=pl.when(c.seconds_to_full < 1800).then(pl.lit("warn")).otherwise(pl.lit("advice")),
+    bottleneck=None,
+    group="capacity",
+    needs=(Need(("busy", "mem_growth_share"), "medium"),),
+    opens=(c.mem_growth_share >= 0.008) & (c.busy >= 0.005),
+    clears=c.mem_growth_share < 0.003,
+    title=_("GPU memory grows steadily"),
+    summary=_(
+        "Memory in use grows by {mem_growth_bytes_per_s:.3g} bytes/s at an even pace; at that rate the GPU is full in"
+        " {seconds_to_full:.0f} s and the job dies."
+    ),
+    evidence=(
+        Show("mem_growth_share", "ratio", ">=", 0.008),
+        Show("mem_growth_bytes_per_s", "bytes_per_second"),
+        Show("mem_used_share_max", "ratio"),
+        Show("seconds_to_full", "seconds", "<", 1800.0),
+        Show("window_s", "seconds"),
+    ),
+    change=(
+        Step("diff", "- losses.append(loss)  # keeps the whole graph alive\n+ losses.append(loss.item())"),
+        Step("diff", "- outputs.append(model(x))\n+ with torch.inference_mode():\n+     outputs.append(model(x).cpu())"),
+        Step(
+            "diff",
+            "+ torch.cuda.memory._record_memory_history(max_entries=100000)\n  # some steps later\n"
+            '+ torch.cuda.memory._dump_snapshot("mem.pickle")  # open at https://pytorch.org/memory_viz',
+        ),
+    ),
+    recovers=0.5,
+    risk=_("Recording allocations slows the program: minutes only."),
+    rollback=_("Remove the recording."),
+    verify=_("Memory in use grows by less than 0.1 % of the card an hour at the same batch shape."),
+    sources=("docs.pytorch.org/docs/stable/torch_cuda_memory.html", "recording leak"),
+)

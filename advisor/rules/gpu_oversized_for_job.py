@@ -1,0 +1,49 @@
+"""The whole job would fit a slice of this GPU.
+
+Below a quarter of SMs, memory traffic and memory at once. That is also true of jobs that wait for something: whatever explains
+the waiting takes precedence.
+"""
+
+import polars as pl
+
+from advisor.rule import Need, Rule, Show, Step
+from advisor.text import _
+
+c = pl.col
+
+RULE = Rule(
+    id="gpu-oversized-for-job",
+    scope="job",
+    severity="info",
+    bottleneck="underfilled",
+    group="capacity",
+    needs=(Need(("busy", "sm_active", "dram_active", "mem_used_share_max")),),
+    opens=(c.gpus == 1)
+    & (c.busy >= 0.02)
+    & (c.sm_active < 0.25)
+    & (c.dram_active < 0.25)
+    & (c.mem_used_share_max < 0.25)
+    & c.bottleneck.is_in(["underfilled", "launch", "idle"]),
+    clears=(c.sm_active >= 0.35) | (c.dram_active >= 0.35) | (c.mem_used_share_max >= 0.35),
+    yields_to=("gpu-memory-leak", "launch-bound-small-kernels", "gpu-co-tenant-contention", "gpu-memory-held-idle"),
+    title=_("The job would fit a smaller GPU or a slice of this one"),
+    summary=_(
+        "{sm_active:.0%} of the SMs, {dram_active:.0%} of the memory bandwidth and {mem_used_share_max:.0%} of the memory are in use."
+    ),
+    evidence=(
+        Show("sm_active", "ratio", "<", 0.25),
+        Show("dram_active", "ratio", "<", 0.25),
+        Show("mem_used_share_max", "ratio", "<", 0.25),
+    ),
+    change=(
+        Step("command", "nvidia-smi -i {index} -mig 1 && nvidia-smi mig -i {index} -cgi 1g -C  # the GPU must be idle"),
+        Step(
+            "config", "resources:\n  limits:\n    nvidia.com/mig-1g.18gb: 1  # Kubernetes; the profile's name depends on the card"
+        ),
+    ),
+    recovers=0.0,
+    risk=_("Switching MIG needs the GPU idle; slices have no NVLink and fewer counters."),
+    rollback=_("Destroy the instances and switch MIG off: nvidia-smi -mig 0."),
+    verify=_("The job is as fast on the slice, whose SM activity lies between 0.3 and 0.8 for a day."),
+    sources=("docs.nvidia.com/datacenter/tesla/mig-user-guide", "recording launch_graphed"),
+)

@@ -1,0 +1,43 @@
+"""The host is nearly out of memory: reclaim, swapping and the OOM killer are next."""
+
+import polars as pl
+
+from advisor.rule import Need, Rule, Show, Step
+from advisor.text import _
+
+c = pl.col
+
+RULE = Rule(
+    id="host-memory-pressure",
+    scope="node",
+    severity="warn",
+    bottleneck=None,
+    group="capacity",
+    needs=(Need(("host_mem_share",)),),
+    opens=c.host_mem_share >= 0.95,  # total less available, so the page cache does not count
+    clears=c.host_mem_share < 0.9,
+    title=_("Host memory is short"),
+    summary=_("{host_mem_share:.1%} of the host's memory is in use, page cache not counted."),
+    evidence=(
+        Show("host_mem_share", "ratio", ">=", 0.95),
+        Show("host_mem_used_bytes", "bytes"),
+        Show("host_mem_total_bytes", "bytes"),
+        Show("children", "processes"),
+    ),
+    change=(
+        Step(
+            "diff",
+            "- loader = DataLoader(ds, num_workers=W, prefetch_factor=4)\n+ loader = DataLoader(ds, num_workers=W // 2, prefetch_factor=2)",
+        ),
+        Step(
+            "diff",
+            "# a list of Python objects is copied into every worker as it is read\n- self.items = list(rows)\n+ self.items = numpy.array(rows)  # or Arrow, memory-mapped",
+        ),
+        Step("config", "#SBATCH --mem=N  # ask for what the job needs, so that the scheduler keeps others away"),
+    ),
+    recovers=0.0,
+    risk=_("Fewer workers may starve the GPU: watch the data share."),
+    rollback=_("Undo the change."),
+    verify=_("At least 10 % of the host's memory stays available for a week and nothing is swapped in."),
+    sources=("docs.kernel.org: /proc/meminfo MemAvailable", "docs.pytorch.org/docs/stable/data.html"),
+)

@@ -1,0 +1,41 @@
+"""Some of a job's GPUs work and others never do.
+
+A GPU works from 0.005 engine time on (idle context 0.0001, thinnest workload 0.057). Where the idle ones are not even held
+by a process, the allocation is all that is known of them: advice, not a warning.
+"""
+
+import polars as pl
+
+from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.text import _
+
+c = pl.col
+
+RULE = Rule(
+    id="job-partial-gpu-use",
+    scope="job",
+    severity=pl.when(c.held_gpus > c.working_gpus).then(pl.lit("warn")).otherwise(pl.lit("advice")),
+    bottleneck="idle",
+    needs=(Need(("busy", "gpus", "working_gpus")),),
+    opens=(c.working_gpus >= 1) & (c.working_gpus < c.gpus),
+    clears=c.working_gpus >= c.gpus,
+    title=_("The job uses fewer GPUs than it has"),
+    summary=_("{working_gpus:.0f} of {gpus:.0f} GPUs worked in {window_s:.0f} s; idle: {idle_indices}."),
+    evidence=(
+        Show("working_gpus", "gpus", "<", None),
+        Show("gpus", "gpus"),
+        Show("held_gpus", "gpus"),
+        Show("busy", "ratio"),
+    ),
+    change=(
+        Step("command", "torchrun --nproc-per-node={gpus} train.py  # start a rank on each GPU"),
+        Step("config", "#SBATCH --gpus-per-node={working_gpus}  # or ask for fewer"),
+        Step("env", "CUDA_VISIBLE_DEVICES  # check that it names the GPUs that the job got"),
+    ),
+    gain=Expect(1.0, c.gpus / c.working_gpus, _("GPUs held over GPUs that work: the speed if the missing ranks are started.")),
+    recovers=1 - c.working_gpus / c.gpus,
+    risk=_("More ranks raise the global batch: lower accumulation or rescale the learning rate."),
+    rollback=_("Start as before."),
+    verify=_("Every allocated GPU is active, or the allocation is smaller, over 30 minutes."),
+    sources=("docs.pytorch.org/docs/stable/elastic/run.html",),
+)

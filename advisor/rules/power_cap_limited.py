@@ -1,0 +1,42 @@
+"""A power limit below the default holds the clocks down.
+
+Software power capping (0x4) at the default limit is normal at full load (bit set in all samples of bf16 training): never that.
+"""
+
+import polars as pl
+
+from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.text import _
+
+c = pl.col
+
+RULE = Rule(
+    id="power-cap-limited",
+    scope="gpu",
+    severity="advice",
+    bottleneck="clocks",
+    group="clocks",
+    needs=(Need(("power_limit_ratio", "power_cap_share", "sm_clock_top_mhz")),),
+    opens=(c.power_limit_ratio < 0.98) & (c.power_cap_share >= 0.5) & (c.sm_clock_ratio <= 0.92) & (c.loaded_share >= 0.2),
+    clears=(c.power_limit_ratio >= 0.98) | (c.power_cap_share < 0.3) | (c.sm_clock_ratio >= 0.96),
+    yields_to=("hw-slowdown-active",),
+    title=_("A power limit below the default holds the clocks down"),
+    summary=_(
+        "The limit is {power_limit_w:.0f} W of {power_limit_default_w:.0f} W by default; for {power_cap_share:.0%} of the time under"
+        " load it capped the SM clock, which averaged {sm_clock_ratio:.0%} of its maximum."
+    ),
+    evidence=(
+        Show("power_limit_ratio", "ratio", "<", 0.98),
+        Show("power_cap_share", "ratio", ">=", 0.5),
+        Show("sm_clock_ratio", "ratio", "<=", 0.92),
+        Show("power_limit_w", "watts"),
+        Show("power_limit_default_w", "watts"),
+    ),
+    change=(Step("command", "nvidia-smi -i {index} -pl {power_limit_default_w}"),),
+    gain=Expect(1.02, 1.2, _("Depends on the depth of the cap and on how compute-bound the job is; an estimate.")),
+    recovers=(1 - c.power_limit_ratio) * 0.5,
+    risk=_("More power and heat in the rack: check its budget, and whether the limit is a policy."),
+    rollback=_("Set the old limit again: nvidia-smi -pl {power_limit_w:.0f}."),
+    verify=_("The SM clock rises by 5 % or step time falls by 2 %, and no hardware slowdown appears for a day."),
+    sources=("docs.nvidia.com/deploy/nvidia-smi",),
+)

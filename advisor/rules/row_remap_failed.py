@@ -1,0 +1,32 @@
+"""A row of GPU memory could not be remapped: the spares are gone and the card should be replaced."""
+
+import polars as pl
+
+from advisor.rule import Need, Rule, Show, Step
+from advisor.text import _
+
+c = pl.col
+
+RULE = Rule(
+    id="row-remap-failed",
+    scope="gpu",
+    severity="critical",
+    bottleneck=None,
+    group="health",
+    needs=(Need(("remap_failed",)),),
+    opens=c.remap_failed >= 1,
+    clears=c.remap_failed == 0,
+    title=_("Row remapping failed"),
+    summary=_("The GPU has no spare rows left for a faulty one: errors will come back."),
+    evidence=(Show("remap_failed", "flag", ">=", 1.0), Show("remap_pending", "flag")),
+    change=(
+        Step("command", 'scontrol update nodename=NODE state=drain reason="row remap failed"'),
+        Step("command", "nvidia-smi -i {index} -r  # once, then look again"),
+        Step("command", "nvidia-bug-report.sh && dcgmi diag -r 3  # and open an RMA when the flag stays"),
+    ),
+    recovers=1.0,
+    risk=_("The node's capacity until the card is replaced."),
+    rollback=_("None: keep the node drained."),
+    verify=_("The replaced GPU passes a level 3 diagnosis and a day of load."),
+    sources=("docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt",),
+)
