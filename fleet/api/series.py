@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.utils.dateparse import parse_datetime
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from fleet.inventory.models import Gpu, Node
@@ -17,6 +19,7 @@ DEFAULT_POINTS: Final = 720
 LAST_TS: Final = int(datetime(2100, 1, 1, tzinfo=UTC).timestamp())
 
 
+@extend_schema_field(OpenApiTypes.STR)
 class Moment(serializers.Field[int, str, int, Any]):
     """A time as epoch seconds or ISO 8601 with its offset; epoch seconds inside."""
 

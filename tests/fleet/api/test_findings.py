@@ -1,0 +1,175 @@
+"""/api/v1/findings/ and the moves of their advice"""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pytest_django import DjangoAssertNumQueries
+from rest_framework.test import APIClient
+
+from fleet.findings.lifecycle import Place, end, report
+from fleet.findings.models import Finding
+from tests.fleet.api.conftest import caller
+from tests.fleet.rows import found, gpu, node, person, token
+
+pytestmark = pytest.mark.django_db
+
+
+def make(target: str = "1", name: str = "n1", **more: object) -> Finding:
+    """A finding that fires, on a GPU of a node."""
+    home = node(name)
+    card = gpu(home)
+    return report(timezone.now(), found(target=target, **more), Place(home.pk, (card.pk,)))  # type: ignore[arg-type]
+
+
+def test_it_says_what_to_do_about_what(bob: APIClient) -> None:
+    """Texts are rendered, numbers keep their units' names, the place is named."""
+    row = make()
+    got = bob.get(f"/api/v1/findings/{row.pk}/").json()
+
+    assert got["node_name"] == "n1"
+    assert got["gpus"] == [row.gpus.get().pk]
+    assert got["state"] == "ok"
+    assert got["says"]["title"] == "The power limit takes the speed"
+    assert got["says"]["evidence"][0] == {
+        "name": "sm_active", "value": 0.913, "unit": "ratio", "threshold": 0.5, "comparison": ">=",
+    }  # fmt: skip
+    assert got["says"]["change"] == [{"kind": "command", "text": "nvidia-smi -i GPU-1 -pl 700"}]
+    assert got["says"]["expected_gain"] == {"low": 1.05, "high": 1.2, "basis": "Measured on one card."}
+    assert (got["condition"], got["advice"], got["severity"]) == ("firing", "proposed", "warn")
+
+
+def test_the_strongest_come_first(bob: APIClient) -> None:
+    """By severity, then by what they would recover."""
+    rows = [
+        make("1", "n1", severity="advice"),
+        make("2", "n2", severity="critical"),
+        make("3", "n3", severity="warn", recoverable=0.1),
+        make("4", "n4", severity="warn", recoverable=0.6),
+    ]
+
+    got = [row["id"] for row in bob.get("/api/v1/findings/").json()["results"]]
+    assert got == [rows[1].pk, rows[3].pk, rows[2].pk, rows[0].pk]
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("open=true", 1), ("open=false", 1), ("condition=firing", 1), ("condition=firing&condition=resolved", 2),
+        ("severity=critical", 1), ("min_severity=warn", 2), ("min_severity=critical", 1), ("rule=other-rule", 1),
+        ("scope=gpu", 2), ("scope=job", 0), ("node=n2", 1), ("node=none", 0), ("advice=proposed", 2), ("advice=applied", 0),
+        ("bottleneck=clocks", 2), ("target=2", 1), ("opened_after=2020-01-01T00:00:00Z", 2), ("opened_before=2020-01-01T00:00:00Z", 0),
+    ],
+)  # fmt: skip
+def test_it_can_be_narrowed(bob: APIClient, query: str, count: int) -> None:
+    """Each filter by itself."""
+    make("1", "n1")
+    other = make("2", "n2", severity="critical", rule="other-rule")
+    end(other.fingerprint, timezone.now() + timedelta(seconds=1), "over")
+
+    assert bob.get(f"/api/v1/findings/?{query}").json()["count"] == count
+
+
+@pytest.mark.parametrize("query", ["severity=bad", "condition=broken", "gpu=x", "opened_after=never", "open=maybe&scope=x"])
+def test_a_filter_that_makes_no_sense_is_bad_input(bob: APIClient, query: str) -> None:
+    """400, never an unfiltered list."""
+    assert bob.get(f"/api/v1/findings/?{query}").status_code == 400
+
+
+def test_the_gpu_filter_finds_its_findings(bob: APIClient) -> None:
+    """By the GPU's id."""
+    row = make("1", "n1")
+    make("2", "n2")
+    card = row.gpus.get()
+
+    assert [one["id"] for one in bob.get(f"/api/v1/findings/?gpu={card.pk}").json()["results"]] == [row.pk]
+
+
+def test_the_number_of_queries_does_not_grow(bob: APIClient, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    """Token, count, page, its GPUs."""
+    bob.get("/api/v1/findings/")
+    for number in range(15):
+        make(str(number), f"n{number}")
+
+    with django_assert_num_queries(5):
+        assert len(bob.get("/api/v1/findings/").json()["results"]) == 15
+
+
+def test_advice_can_be_moved(alice: APIClient) -> None:
+    """The move is a row that names who made it, and the history shows it."""
+    row = make()
+    path = f"/api/v1/findings/{row.pk}/transitions/"
+    answer = alice.post(path, {"after": "accepted", "note": "tonight"}, format="json")
+
+    assert answer.status_code == 201
+    assert {**answer.json(), "id": 0, "at": ""} == {
+        "id": 0, "axis": "advice", "before": "proposed", "after": "accepted", "at": "", "by": "alice", "note": "tonight",
+    }  # fmt: skip
+    history = alice.get(path).json()
+    assert [one["after"] for one in history] == ["pending", "firing", "accepted"]
+    row.refresh_from_db()
+    assert row.advice == "accepted"
+
+
+def test_a_move_that_is_not_legal_is_a_conflict(alice: APIClient) -> None:
+    """409 with where it can go; nothing is written."""
+    row = make()
+    path = f"/api/v1/findings/{row.pk}/transitions/"
+    alice.post(path, {"after": "applied"}, format="json")
+    answer = alice.post(path, {"after": "dismissed"}, format="json")
+
+    assert answer.status_code == 409
+    assert answer.json() == {"detail": "The advice is applied."}
+
+
+@pytest.mark.parametrize("body", [{}, {"after": "helped"}, {"after": "fixed"}, {"after": "accepted", "note": "x" * 501}, []])
+def test_a_move_that_makes_no_sense_is_bad_input(alice: APIClient, body: object) -> None:
+    """Verdicts are measured and cannot be posted."""
+    row = make()
+
+    assert alice.post(f"/api/v1/findings/{row.pk}/transitions/", body, format="json").status_code == 400
+    assert not row.transitions.filter(axis="advice").exists()
+
+
+def test_moving_needs_the_right_and_a_token_that_may_write(bob: APIClient) -> None:
+    """Bob lacks the right; Alice's reading token lacks the word."""
+    row = make()
+    path = f"/api/v1/findings/{row.pk}/transitions/"
+    reading = caller(token(person("alice", changes=True)))
+
+    assert bob.post(path, {"after": "accepted"}, format="json").status_code == 403
+    assert reading.post(path, {"after": "accepted"}, format="json").status_code == 403
+    assert reading.get(path).status_code == 200
+    row.refresh_from_db()
+    assert row.advice == "proposed"
+
+
+def test_a_session_needs_the_csrf_token_to_move() -> None:
+    """A foreign page cannot move advice with somebody's cookie."""
+    from rest_framework.test import APIClient as Browser
+
+    row = make()
+    browser = Browser(enforce_csrf_checks=True)
+    browser.force_login(person("alice", changes=True))
+
+    assert browser.post(f"/api/v1/findings/{row.pk}/transitions/", {"after": "accepted"}, format="json").status_code == 403
+
+
+def test_findings_themselves_cannot_be_written(alice: APIClient) -> None:
+    """Telemetry writes them."""
+    row = make()
+
+    assert alice.delete(f"/api/v1/findings/{row.pk}/").status_code == 405
+    assert alice.post("/api/v1/findings/", {}, format="json").status_code == 405
+
+
+NAMES = ["open", "rule", "severity", "min_severity", "condition", "advice", "scope", "target", "bottleneck", "node", "gpu", "opened_after", "opened_before", "page", "page_size"]  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(query=st.dictionaries(st.sampled_from(NAMES), st.text(max_size=20) | st.integers().map(str) | st.datetimes().map(str)))
+def test_no_query_breaks_it(bob: APIClient, query: dict[str, str]) -> None:
+    """Whatever is asked, the answer is a list, a sentence, or not found."""
+    assert bob.get("/api/v1/findings/", query).status_code in (200, 400, 404)

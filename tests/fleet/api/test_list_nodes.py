@@ -1,0 +1,89 @@
+"""/api/v1/nodes/"""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+from rest_framework.test import APIClient
+
+from fleet.findings.lifecycle import Place, report
+from tests.fleet.rows import found, gpu, node
+
+pytestmark = pytest.mark.django_db
+LONG_AGO = timezone.now() - timedelta(minutes=5)
+
+
+def test_it_lists_nodes_by_name_with_their_counts(bob: APIClient) -> None:
+    """GPUs that are there and findings that fire are counted, each once."""
+    second, first = node("n2"), node("n1")
+    cards = [gpu(second, 0), gpu(second, 1), gpu(second, 2, present=False)]
+    for rule in ("a-rule", "b-rule"):
+        report(timezone.now(), found(rule=rule), Place(second.pk, (cards[0].pk,)))
+    answer = bob.get("/api/v1/nodes/").json()
+
+    assert [(row["name"], row["gpus_total"], row["findings_open"]) for row in answer["results"]] == [("n1", 0, 0), ("n2", 2, 2)]
+    assert answer["results"][0]["id"] == first.pk
+
+
+@pytest.mark.parametrize(("seen", "state"), [(timezone.now(), "ok"), (LONG_AGO, "stale"), (None, "unknown")])
+def test_it_says_whether_a_node_still_reports(bob: APIClient, seen: object, state: str) -> None:
+    """Neither healthy nor idle can be said of one that does not."""
+    node("n1", last_seen_at=seen and (timezone.now() if state == "ok" else seen))
+
+    assert bob.get("/api/v1/nodes/").json()["results"][0]["state"] == state
+    for asked in ("ok", "stale", "unknown"):
+        assert bob.get(f"/api/v1/nodes/?state={asked}").json()["count"] == int(asked == state)
+
+
+def test_recordings_can_be_told_from_machines(bob: APIClient) -> None:
+    """The field names the recording, and the filter keeps either kind."""
+    node("n1")
+    node("n2", recording="fp32_train")
+
+    assert [row["name"] for row in bob.get("/api/v1/nodes/?is_recording=true").json()["results"]] == ["n2"]
+    assert [row["name"] for row in bob.get("/api/v1/nodes/?is_recording=false").json()["results"]] == ["n1"]
+    assert bob.get("/api/v1/nodes/?name=n2").json()["results"][0]["recording"] == "fp32_train"
+
+
+def test_one_node_can_be_asked_for(bob: APIClient) -> None:
+    """By its id; an unknown one is 404."""
+    one = node("n1", cores=32)
+
+    assert bob.get(f"/api/v1/nodes/{one.pk}/").json()["cores"] == 32
+    assert bob.get("/api/v1/nodes/999/").status_code == 404
+
+
+def test_pages_can_be_sized(bob: APIClient) -> None:
+    """In a stable order, without gaps or repeats."""
+    for number in range(5):
+        node(f"n{number}")
+    names = [row["name"] for page in (1, 2, 3) for row in bob.get(f"/api/v1/nodes/?page_size=2&page={page}").json()["results"]]
+
+    assert names == [f"n{number}" for number in range(5)]
+    assert bob.get("/api/v1/nodes/?page=99").status_code == 404
+
+
+@pytest.mark.parametrize("query", ["state=lost", "state=%00"])
+def test_a_filter_that_makes_no_sense_is_bad_input(bob: APIClient, query: str) -> None:
+    """400 with the parameter's name."""
+    answer = bob.get(f"/api/v1/nodes/?{query}")
+
+    assert answer.status_code == 400
+    assert "state" in answer.json()
+
+
+def test_the_number_of_queries_does_not_grow(bob: APIClient, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    """Token, count, page."""
+    bob.get("/api/v1/nodes/")
+    for number in range(20):
+        gpu(node(f"n{number}"))
+
+    with django_assert_num_queries(4):
+        assert len(bob.get("/api/v1/nodes/").json()["results"]) == 20
+
+
+@pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
+def test_nodes_cannot_be_written(alice: APIClient, method: str) -> None:
+    """They come from agents."""
+    assert getattr(alice, method)("/api/v1/nodes/", {}, format="json").status_code == 405

@@ -1,0 +1,77 @@
+"""The OpenAPI schema: whole, without warnings, and true."""
+
+import contextlib
+import json
+import re
+
+import pytest
+from django.utils import timezone
+from drf_spectacular.drainage import GENERATOR_STATS
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.validation import validate_schema
+from rest_framework.test import APIClient
+
+from fleet.findings.lifecycle import Place, report
+from tests.fleet.rows import found, gpu, node
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
+
+
+def test_it_is_made_without_a_warning() -> None:
+    """A warning is a field that the schema guesses."""
+    with GENERATOR_STATS.silence():
+        GENERATOR_STATS.reset()
+        schema = SchemaGenerator().get_schema(request=None, public=True)
+
+    assert not GENERATOR_STATS
+    validate_schema(schema)
+
+
+def test_every_documented_path_answers(alice: APIClient) -> None:
+    """With the status that is documented for success, or for a body that is missing."""
+    home = node()
+    card = gpu(home)
+    row = report(timezone.now(), found(), Place(home.pk, (card.pk,)))
+    schema = json.loads(alice.get("/api/v1/schema/?format=json").content)
+    ids = {"/api/v1/nodes/": home.pk, "/api/v1/gpus/": card.pk, "/api/v1/findings/": row.pk}
+    asked = 0
+
+    for path, operations in schema["paths"].items():
+        real = path.replace("{id}", str(next((pk for start, pk in ids.items() if path.startswith(start)), "")))
+        assert not re.search(r"[{}]", real)
+        if path == "/api/v1/series/":
+            real += f"?scope=gpu&entity={card.pk}&metrics=power_w"
+        for method in operations:
+            body = {"after": "accepted"} if method == "post" else None
+            answer = getattr(alice, method)(real, body, format=None if body is None else "json")
+            assert str(answer.status_code) in operations[method]["responses"], f"{method} {real}"
+            assert answer.status_code < 300
+            asked += 1
+    assert asked == 9
+
+
+def test_it_says_how_to_sign_in() -> None:
+    """A bearer token or a session."""
+    schema = SchemaGenerator().get_schema(request=None, public=True)
+
+    assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+
+
+def test_it_comes_as_yaml_or_json(bob: APIClient) -> None:
+    """YAML unless JSON is asked for."""
+    assert bob.get("/api/v1/schema/").content.startswith(b"openapi: 3")
+    assert json.loads(bob.get("/api/v1/schema/?format=json").content)["info"]["title"] == "Fettle"
+
+
+def test_the_page_of_the_docs_loads_nothing_from_elsewhere(bob: APIClient) -> None:
+    """Swagger UI is served from here, without inline scripts, which the policy of our pages forbids."""
+    page = bob.get("/api/v1/docs/").content.decode()
+
+    sources = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert sources
+    assert all(source.startswith("/") or source.startswith("data:") for source in sources)
+    assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", page))
+    for source in sources:
+        if source.startswith("/"):
+            with contextlib.closing(bob.get(source)) as answer:
+                assert answer.status_code == 200
