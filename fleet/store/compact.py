@@ -11,18 +11,16 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from fleet.store import disk
 from fleet.store.columns import MAX_KEY, Table
 from fleet.store.layout import DAMAGED, HOUR_S, TRASH, Day, File, FileSet, Hour, days, read_day
+from fleet.store.parquet import ParquetSeries, encode
 from fleet.store.reader import read_files
 from fleet.store.series import StoreError
-
-if TYPE_CHECKING:
-    from fleet.store.parquet import ParquetSeries
 
 logger = logging.getLogger(__name__)
 SLOT_S: Final = 300
@@ -51,7 +49,7 @@ class Done:
     busy: bool = False
 
 
-def compact(engine: "ParquetSeries", now: float, go_on: Callable[[], bool] = lambda: True) -> Done:
+def compact(engine: ParquetSeries, now: float, go_on: Callable[[], bool] = lambda: True) -> Done:
     """Repair, merge what is due at `now` and delete what merges took the place of; `busy` when another one is at it.
 
     StoreError when the disk refuses; what was there stays what counts.
@@ -65,7 +63,7 @@ def compact(engine: "ParquetSeries", now: float, go_on: Callable[[], bool] = lam
         raise StoreError(f"{engine.root} cannot be merged: {error.strerror or error}; nothing was lost.") from error
 
 
-def _compact(engine: "ParquetSeries", now: float, go_on: Callable[[], bool]) -> Done:
+def _compact(engine: ParquetSeries, now: float, go_on: Callable[[], bool]) -> Done:
     done = Done()
     for scope, table in engine.tables.items():
         root = engine.root / scope
@@ -81,7 +79,7 @@ def _compact(engine: "ParquetSeries", now: float, go_on: Callable[[], bool]) -> 
     return done
 
 
-def is_due(engine: "ParquetSeries", now: float) -> bool:
+def is_due(engine: ParquetSeries, now: float) -> bool:
     """True when `compact` would find something to merge or to delete."""
     roots = [engine.root / scope for scope in engine.tables if (engine.root / scope).is_dir()]
     return any(any(due(root, "b", now)) or any(due(root, "c", now)) or any(_expired(root, engine.grace_s)) for root in roots)
@@ -174,11 +172,11 @@ def _merge(table: Table, merge: Merge) -> bool:
         for k, chunk in enumerate(chunks):
             low, high = int(chunk[0]), int(chunk[-1])
             inputs = [merge.day / file.name for file in files if file.e0 <= high and file.e1 >= low]
-            rows = read_files(table, inputs, ours & pl.col("entity").is_between(low, high), list(table.columns), damaged)
+            data = _sorted(table, inputs, ours & pl.col("entity").is_between(low, high), ROW_GROUP[merge.level], damaged)
             if damaged:
                 break
             target = merge.day / File(whole.level, whole.t0, whole.t1, whole.q0, whole.q1, k, whole.shards, low, high).name
-            made.append((disk.put(target, encode(table, table.newest(rows), ROW_GROUP[merge.level]), "merge"), target))
+            made.append((disk.put(target, data, "merge"), target))
         if damaged:
             _set_aside(merge.day, damaged)
             for tmp, _ in made:
@@ -194,16 +192,15 @@ def _merge(table: Table, merge: Merge) -> bool:
 
 
 def _shard(level: str, entities: int) -> int:
-    """Entities a shard: few files for a large fleet's five minutes, small memory for its hours."""
-    return min(1000, max(250, entities // 10)) if level == "b" else 250
+    """Entities a shard: few files for a large fleet's five minutes, small memory for its hours (300 MB at 1 Hz)."""
+    return min(1000, max(250, entities // 10)) if level == "b" else 125
 
 
-def encode(table: Table, rows: pl.DataFrame, row_group: int) -> memoryview:
-    """A merged file's bytes; a metric without any value is left out."""
-    from fleet.store.parquet import encode as parquet
-
+def _sorted(table: Table, inputs: list[Path], kept: pl.Expr, row_group: int, damaged: set[str]) -> memoryview:
+    """One shard as Parquet: ordered, one row a key, a metric without any value left out."""
+    rows = table.newest(read_files(table, inputs, kept, list(table.columns), damaged))
     filled = [column.name for column in rows if not table.columns[column.name].is_metric or column.null_count() < len(rows)]
-    return parquet(rows.select(filled), row_group)
+    return encode(rows.select(filled), row_group)
 
 
 def _set_aside(day: Path, names: set[str]) -> None:
@@ -236,8 +233,6 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fleet.store.compact", description=main.__doc__)
     parser.add_argument("root", type=Path)
     options = parser.parse_args(argv)
-    from fleet.store.parquet import ParquetSeries
-
     parent = os.getppid()
     try:
         compact(ParquetSeries(options.root), time(), go_on=lambda: os.getppid() == parent)

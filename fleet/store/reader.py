@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleet.store.columns import Table
+from fleet.store.columns import MAX_KEY, Table
 from fleet.store.layout import days, live_files, parse, read_day
 from fleet.store.series import StoreError
 
@@ -81,7 +81,8 @@ def _filter(start: int, end: int, entities: Collection[int] | None) -> pl.Expr:
     if entities:
         kept &= pl.col("entity").is_between(min(entities), max(entities))
         if len(entities) > 1:
-            kept &= pl.col("entity").is_in(pl.Series(sorted(entities), dtype=pl.UInt32).implode())
+            possible = sorted(entity for entity in set(entities) if 0 <= entity <= MAX_KEY)
+            kept &= pl.col("entity").is_in(pl.Series(possible, dtype=pl.UInt32).implode())
     return kept
 
 

@@ -19,8 +19,8 @@ TIME_LIMIT_S = 900
 def compact() -> None:
     """Merge small files where due. Safe to repeat or to lose: a lock lets one run at a time, a killed one leaves no harm.
 
-    The merge runs in a process of its own, because Polars keeps the memory that a merge took (some 500 MB for
-    250 GPUs and an hour) and a worker lives for days.
+    The merge runs in a process of its own, because Polars keeps the memory that a merge took (300 MB for an hour
+    of any fleet) and a worker lives for days.
     """
     engine = store()
     if not (isinstance(engine, ParquetSeries) and is_due(engine, time.time())):

@@ -168,6 +168,22 @@ def test_a_large_fleet_is_cut_into_shards_by_entity(site: Site) -> None:
     assert len(site.store.window("gpu", T, T + 10, [250, 251, 999])) == 30
 
 
+def test_a_reader_opens_only_the_shards_that_it_needs(tmp_path: Path) -> None:
+    """A shard of other GPUs that cannot be read is not even noticed."""
+    site = Site(tmp_path, grace_s=0)
+    site.flush(T, entities=range(1, 251))
+    site.compact(T + 2 * HOUR)
+    site.compact(T + 2 * HOUR)
+    next(site.day.glob("c-*-s1of2-*.parquet")).write_bytes(b"broken")
+
+    assert len(site.store.series("gpu", 7, ["sm_active"], T, T + HOUR, 10)) == 1
+    assert len(site.store.window("gpu", T, T + HOUR, range(1, 125))) == 1240
+    assert site.store.window("gpu", T - HOUR, T).is_empty()
+    assert site.store.readers["gpu"].damaged == set()
+    assert len(site.store.window("gpu", T, T + HOUR)) == 1250
+    assert len(site.store.readers["gpu"].damaged) == 1
+
+
 def test_a_busy_compactor_is_left_alone(site: Site) -> None:
     """Two at once would be correct work done twice."""
     site.flush(T)
@@ -220,7 +236,7 @@ def test_a_damaged_input_is_set_aside_and_the_rest_is_merged(site: Site) -> None
 def test_a_damaged_shard_of_a_settled_hour_costs_its_own_gpus_alone(tmp_path: Path) -> None:
     """Late rows still join the hour: the damaged shard is set aside, the others are merged with them."""
     site = Site(tmp_path, grace_s=0)
-    site.flush(T, entities=range(1, 501))
+    site.flush(T, entities=range(1, 251))
     site.compact(T + 2 * HOUR)
     site.compact(T + 2 * HOUR)
     shard = next(site.day.glob("c-*-s0of2-*.parquet"))
@@ -230,7 +246,7 @@ def test_a_damaged_shard_of_a_settled_hour_costs_its_own_gpus_alone(tmp_path: Pa
     for _ in range(3):
         site.compact(T + 6 * HOUR)
 
-    assert kept["entity"].unique().sort().to_list() == list(range(251, 501))
+    assert kept["entity"].unique().sort().to_list() == list(range(126, 251))
     assert site.levels() == {"c": 2}
     assert site.all().filter(pl.col("ts") < T + 10).equals(kept)
     assert site.all().filter(pl.col("ts") >= T + 10)["entity"].unique().sort().to_list() == [1, 2]

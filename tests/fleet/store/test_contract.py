@@ -88,6 +88,19 @@ def test_the_start_counts_and_the_end_does_not(store: Series) -> None:
     assert store.window("gpu", NOON + 3, NOON + 1).is_empty()
 
 
+def test_entities_and_times_that_cannot_be_match_nothing(store: Series) -> None:
+    """Ids and seconds outside what a key can be are no error; one doubled is read once."""
+    store.write("gpu", rows((1, NOON, 0.5), (2, NOON, 0.25)))
+
+    assert store.window("gpu", NOON, NOON + 1, [-1]).is_empty()
+    assert store.window("gpu", NOON, NOON + 1, [-1, 1 << 40]).is_empty()
+    assert cells(store.window("gpu", -5, 1 << 40, {2, -7, 1 << 33})) == [(2, NOON, 0.25)]
+    assert cells(store.window("gpu", NOON, NOON + 1, [2, 2])) == [(2, NOON, 0.25)]
+    assert store.window("gpu", 1 << 40, 1 << 41).is_empty()
+    assert store.latest("gpu", 1 << 40).is_empty()
+    assert cells(store.latest("gpu", -1, [1])) == [(1, NOON, 0.5)]
+
+
 @pytest.mark.parametrize("scope", ["gpu", "host", "process"])
 def test_an_empty_answer_has_all_columns_and_types_of_a_full_one(store: Series, scope: Scope) -> None:
     """Callers need no special case for an unknown entity, an empty list of entities or an empty store."""
@@ -359,6 +372,37 @@ def test_any_flushes_read_back_as_a_dict_would_hold_them(
     assert window == [(entity, ts, value) for entity, ts, value in inside]
     assert latest == [newest[entity] for entity in sorted(newest)]
     assert series["ts"].to_list() == sorted({ts // 60 * 60 for entity, ts, _ in inside if entity == 1})
+
+
+@engines
+@settings(max_examples=15, deadline=None)
+@given(
+    flushes=st.lists(
+        st.dictionaries(
+            st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(NOON - 2, NOON + 2)),
+            st.tuples(st.none() | st.text(max_size=5), st.none() | st.integers(0, 1 << 40)),
+            max_size=8,
+        ),
+        max_size=5,
+    )
+)
+def test_any_process_rows_read_back_as_a_dict_would_hold_them(
+    make: Make, flushes: list[dict[tuple[int, int, int], tuple[str | None, int | None]]]
+) -> None:
+    """Three keys, text of any kind, and the newest row of each pid."""
+    held: dict[tuple[int, int, int], tuple[str | None, int | None]] = {}
+    columns = {"entity": pl.Int64, "pid": pl.Int64, "ts": pl.Int64, "name": pl.String, "gpu_mem_bytes": pl.Int64}
+    with opened(make) as store:
+        for flush in flushes:
+            store.write("process", pl.DataFrame([key + row for key, row in flush.items()], schema=columns, orient="row"))
+            held |= flush
+        window = store.window("process", NOON - 1, NOON + 2).select(*columns).rows()
+        latest = store.latest("process", NOON - 1).select(*columns).rows()
+
+    inside = [key + held[key] for key in sorted(held) if NOON - 1 <= key[2] < NOON + 2]
+    newest = {key[:2]: key + held[key] for key in sorted(held) if key[2] >= NOON - 1}
+    assert window == inside
+    assert latest == [newest[key] for key in sorted(newest)]
 
 
 @engines
