@@ -21,16 +21,42 @@ _CHARTED: Final[tuple[tuple[Scope, str], ...]] = tuple(
     for metric in sorted(of(scope), key=lambda metric: -len(metric.name))
     if metric.kind in ("gauge", "mean") and metric.kept
 )
+_MADE_OF: Final[dict[str, tuple[Scope, str]]] = {
+    "busy": ("gpu", "gr_engine_active"),
+    "copy_rate_share": ("gpu", "pcie_rx_bytes_per_s"),
+    "held_bytes": ("gpu", "mem_used_bytes"),
+    "host_mem_share": ("host", "mem_used_bytes"),
+    "host_mem_used_bytes": ("host", "mem_used_bytes"),
+    "hw_slowdown_share": ("gpu", "sm_clock_mhz"),
+    "iowait_cores": ("host", "cpu_iowait_pct"),
+    "free_cores": ("host", "cpu_busy_cores"),
+    "loaded_power_w": ("gpu", "power_w"),
+    "mem_growth_bytes_per_s": ("gpu", "mem_used_bytes"),
+    "mem_used_max_bytes": ("gpu", "mem_used_bytes"),
+    "mem_used_share": ("gpu", "mem_used_bytes"),
+    "mem_used_share_max": ("gpu", "mem_used_bytes"),
+    "nvlink_bytes_per_s": ("gpu", "nvlink_rx_bytes_per_s"),
+    "nvlink_share": ("gpu", "nvlink_rx_bytes_per_s"),
+    "power_cap_share": ("gpu", "power_w"),
+    "power_share": ("gpu", "power_w"),
+    "share_launch": ("gpu", "gr_engine_active"),
+    "share_data": ("gpu", "gr_engine_active"),
+    "share_idle": ("gpu", "gr_engine_active"),
+    "share_checkpoint": ("gpu", "gr_engine_active"),
+    "sm_clock_p95_mhz": ("gpu", "sm_clock_mhz"),
+    "sm_clock_p95_ratio": ("gpu", "sm_clock_mhz"),
+    "sm_clock_ratio": ("gpu", "sm_clock_mhz"),
+    "thermal_slowdown_share": ("gpu", "temperature_c"),
+    "warmer_than_peers_c": ("gpu", "temperature_c"),
+}
+"""The metric behind a feature, where the feature's name does not begin with it."""
 
 
 def charted(text: Rendered) -> list[tuple[Scope, str]]:
     """The metrics that the evidence's features are made of, in its order; SM activity where none is named."""
     found: list[tuple[Scope, str]] = []
     for row in text.evidence:
-        metric = next((pair for pair in _CHARTED if row.name == pair[1] or row.name.startswith(f"{pair[1]}_")), None)
-        if metric is None:  # a feature may leave the unit off: `power` of power_w
-            stem = row.name.split("_share")[0].split("_mean")[0]
-            metric = next((pair for pair in _CHARTED if pair[1].startswith(stem)), None) if len(stem) > 4 else None
+        metric = _MADE_OF.get(row.name) or next((pair for pair in _CHARTED if row.name.startswith(pair[1])), None)
         if metric is not None and metric not in found:
             found.append(metric)
     return found[:CHARTS] or list(PLAIN)

@@ -58,7 +58,9 @@ def test_pages_of_one_thing_cost_the_same_for_any_number_of_gpus(
             assert viewer.get(path).status_code == 200
 
 
-def test_the_fleet_is_read_once_for_viewers_who_come_together(viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries) -> None:
+def test_the_fleet_is_read_once_for_viewers_who_come_together(
+    viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
     """A hundred open overviews do not read a hundred fleets."""
     fill(2)
     viewer.get("/fleet.json")

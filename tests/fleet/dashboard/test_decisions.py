@@ -59,7 +59,8 @@ def test_a_get_decides_nothing(operator: Client, finding: Finding) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [("proposed", "helped"), ("accepted", "applied"), ("proposed", "nonsense"), ("proposed", ""), ("", "accepted")]
+    ("before", "after"),
+    [("proposed", "helped"), ("accepted", "applied"), ("proposed", "nonsense"), ("proposed", ""), ("", "accepted")],
 )
 def test_a_step_that_is_not_open_changes_nothing_and_says_so(operator: Client, finding: Finding, before: str, after: str) -> None:
     """Verdicts are measured, not given; a page that is out of date decides nothing."""

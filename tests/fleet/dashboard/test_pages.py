@@ -24,7 +24,17 @@ def text(client: Client, path: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/fleet.json", "/nodes/n/", "/gpus/1/", "/gpus/1/series.json", "/findings/", "/findings/1/", "/findings/1/evidence.json"]
+    "path",
+    [
+        "/",
+        "/fleet.json",
+        "/nodes/n/",
+        "/gpus/1/",
+        "/gpus/1/series.json",
+        "/findings/",
+        "/findings/1/",
+        "/findings/1/evidence.json",
+    ],
 )
 def test_a_stranger_is_sent_to_the_login(client: Client, path: str) -> None:
     """Nothing of the fleet is shown to who is not logged in, not even whether it exists."""
@@ -34,7 +44,9 @@ def test_a_stranger_is_sent_to_the_login(client: Client, path: str) -> None:
     assert response["Location"].startswith("/login/?next=")
 
 
-@pytest.mark.parametrize("path", ["/nodes/none/", "/gpus/99/", "/gpus/99/series.json", "/findings/99/", "/findings/99/evidence.json"])
+@pytest.mark.parametrize(
+    "path", ["/nodes/none/", "/gpus/99/", "/gpus/99/series.json", "/findings/99/", "/findings/99/evidence.json"]
+)
 def test_what_does_not_exist_is_not_found(viewer: Client, path: str) -> None:
     """404, not an error."""
     assert viewer.get(path).status_code == 404
@@ -153,7 +165,9 @@ def test_the_node_page_shows_gpus_host_processes_events_and_refusals(viewer: Cli
     write_host(node)
     write_process(gpus, 4711, "train.py", "ann")
     diagnose(gpus[0], "data")
-    Event.objects.create(node=node, gpu=gpus[1], boot="b", seq=0, kind="xid", code=79, text="fell off the bus", observed_at=timezone.now())
+    Event.objects.create(
+        node=node, gpu=gpus[1], boot="b", seq=0, kind="xid", code=79, text="fell off the bus", observed_at=timezone.now()
+    )
     Refusal.objects.create(node_name="n", code="too_large", total=12345)
     response = viewer.get("/nodes/n/")
     page = response.content.decode()
@@ -347,7 +361,10 @@ def test_one_finding_tells_the_whole_story(viewer: Client) -> None:
         [],
         {"title": {"id": "{a:.0%} of {b}", "params": {"a": "text"}}},
         {"title": {"id": "{"}, "evidence": [{}], "change": [{}], "sources": None},
-        {"title": None, "evidence": [{"name": "sm_active", "value": None, "unit": "ratio", "threshold": 0.5, "comparison": "<="}]},
+        {
+            "title": None,
+            "evidence": [{"name": "sm_active", "value": None, "unit": "ratio", "threshold": 0.5, "comparison": "<="}],
+        },
     ],
 )
 def test_a_finding_with_missing_or_broken_content_has_pages(viewer: Client, content: object) -> None:

@@ -83,7 +83,7 @@ def test_no_script_or_style_asks_another_host(path: Path) -> None:
     source = path.read_text()
 
     assert "http://" not in source
-    assert "https://" not in source.replace("https:\"", "")
+    assert "https://" not in source.replace('https:"', "")
     assert "innerHTML" not in source
 
 

@@ -3,6 +3,7 @@
 import typing
 
 from advisor.finding import SEVERITIES, Bottleneck, ChangeKind, Confidence, Scope
+from advisor.rule import load
 from fleet.dashboard import words
 from fleet.findings.models import ADVICE, CONDITIONS
 from wire.codec import CODES
@@ -27,8 +28,16 @@ def test_every_slug_has_a_word() -> None:
     assert set(words.CHANGE_KIND) == set(typing.get_args(ChangeKind))
 
 
+def test_every_feature_that_a_rule_shows_has_a_label() -> None:
+    """Evidence is read by people."""
+    shown = {show.feature for rule in load() for show in rule.evidence}
+
+    assert {name for name in shown if words.evidence(name) == name.replace("_", " ")} == set()
+    assert set(words.FEATURE) - shown == {"xid", "xid_events"}
+
+
 def test_a_slug_that_nobody_named_is_shown_as_it_is() -> None:
     """Something new is not hidden."""
     assert words.word(words.REASON, "brand_new") == "brand_new"
     assert words.metric("brand_new") == "brand_new"
-    assert words.evidence("idle_share") == "idle share"
+    assert words.evidence("brand_new") == "brand new"

@@ -12,14 +12,12 @@ class Command(makemessages.Command):
     """Django's command with this tree's options; needs GNU gettext."""
 
     # The advisor writes "8 % over 200 steps" in brace formats; xgettext would take "% o" for an octal number.
-    xgettext_options: Final = [*makemessages.Command.xgettext_options, "--flag=_:1:no-python-format"]
+    xgettext_options = [*makemessages.Command.xgettext_options, "--flag=_:1:no-python-format"]
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Django's arguments with defaults under which a second run changes nothing."""
         super().add_arguments(parser)
-        parser.set_defaults(
-            locale=["zh_Hans"], ignore_patterns=list(LEFT_OUT), no_location=True, no_wrap=True, no_obsolete=True
-        )
+        parser.set_defaults(locale=["zh_Hans"], ignore_patterns=list(LEFT_OUT), no_location=True, no_wrap=True, no_obsolete=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Collect the texts into locale/zh_Hans/LC_MESSAGES/django.po."""
