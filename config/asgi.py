@@ -22,7 +22,7 @@ application = ProtocolTypeRouter(
         "websocket": URLRouter(
             [
                 # Agents carry a token, not a cookie: no session, no Origin, no channel layer on this path.
-                path("ws/agent/", agent_socket),
+                path("ws/agent/", agent_socket),  # type: ignore[arg-type] # Channels routes ASGI callables with it
                 path("ws/live/", AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
             ]
         ),

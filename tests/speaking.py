@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,7 @@ PROCESS = tuple(metric.name for metric in metrics.sent("process"))
 
 
 def hello(node: str, boot: str = "boot-1", gpus: int = 2, **changes: Any) -> Hello:
-    """A hello that the server takes."""
+    """A hello that the server takes, but for the `changes`."""
     base = Hello(
         node=node,
         boot=boot,
@@ -146,3 +146,11 @@ async def speak(url: str, token: str) -> AsyncIterator[Agent]:
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
+
+
+async def each(cases: Mapping[str, Any], check: Callable[[str, Any], Awaitable[None]]) -> None:
+    """Run `check(name, case)` for every case at once; an assertion names all that failed, with their reasons."""
+    names = list(cases)
+    results = await asyncio.gather(*(check(name, cases[name]) for name in names), return_exceptions=True)
+    failed = {name: result for name, result in zip(names, results, strict=True) if isinstance(result, BaseException)}
+    assert not failed, "\n".join(f"{name}: {type(error).__name__}: {error}" for name, error in failed.items())

@@ -1,0 +1,97 @@
+"""Events: a row and an ack at once, whatever the broker does."""
+
+import time
+
+from tests.serving import Server, eventually
+from tests.speaking import batch, hello, speak
+from wire.messages import Error, Event
+
+
+def event(node: str, seq: int, **changes: object) -> Event:
+    """An XID on the node's first GPU."""
+    fields: dict[str, object] = {
+        "t": time.time(),
+        "kind": "xid",
+        "gpu_uuid": f"GPU-{node}-0",
+        "code": 79,
+        "text": "GPU has fallen off the bus.",
+    }
+    return Event(node=node, boot="boot-1", seq=seq, **(fields | changes))  # type: ignore[arg-type]
+
+
+async def test_it_commits_and_acks_an_event_before_the_next_flush(server: Server, node: str) -> None:
+    """The ack says that the row is there; no broker runs here, and nothing is lost by that."""
+    async with speak(server.agents, server.token(node)) as agent:
+        await agent.greet(hello(node))
+        began = time.monotonic()
+        await agent.say(event(node, 0))
+        assert await agent.until(lambda: agent.events() == {0})
+        took = time.monotonic() - began
+        rows = server.rows("SELECT * FROM inventory_event WHERE node_id = ?", server.node(node)["id"])
+
+    first, _ = server.gpus(node)
+
+    assert [(row["kind"], row["code"], row["gpu_id"], row["handled_at"]) for row in rows] == [("xid", 79, first["id"], None)]
+    assert took < 5  # at once, not with a group; generous for a busy machine
+
+
+async def test_it_keeps_one_row_of_an_event_sent_twice(server: Server, node: str) -> None:
+    """A resent event is acked again and is one row, also on a new connection."""
+    token = server.token(node)
+    for _ in range(2):
+        async with speak(server.agents, token) as agent:
+            await agent.greet(hello(node))
+            await agent.say(event(node, 3), event(node, 3), event(node, 4, code=None, kind="gpu_lost"))
+            assert await agent.until(lambda: agent.events() == {3, 4})
+
+    assert len(server.rows("SELECT id FROM inventory_event WHERE node_id = ?", server.node(node)["id"])) == 2
+
+
+async def test_it_stores_a_storm(server: Server, node: str) -> None:
+    """A thousand events at once are a thousand rows, acked as ranges."""
+    async with speak(server.agents, server.token(node)) as agent:
+        await agent.greet(hello(node))
+        for seq in range(1000):
+            await agent.say(event(node, seq))
+        assert await agent.until(lambda: agent.events() == set(range(1000)), 30)
+
+    (count,) = server.rows("SELECT count(*) AS n FROM inventory_event WHERE node_id = ?", server.node(node)["id"])
+    assert count["n"] == 1000
+
+
+async def test_it_keeps_an_event_of_a_gpu_that_nobody_listed(server: Server, node: str) -> None:
+    """An unknown UUID is no reason to lose the event: it is kept with the UUID in its words."""
+    async with speak(server.agents, server.token(node)) as agent:
+        await agent.greet(hello(node))
+        await agent.say(event(node, 0, gpu_uuid="GPU-of-another", text="odd\x00\x1b[31m" + "x" * 5000))
+        assert await agent.until(lambda: agent.events() == {0})
+
+    (row,) = server.rows("SELECT * FROM inventory_event WHERE node_id = ?", server.node(node)["id"])
+
+    assert row["gpu_id"] is None
+    assert row["text"].startswith("odd[31mxxx")
+    assert row["text"].endswith("(GPU-of-another)")
+    assert len(row["text"]) <= 1000
+
+
+async def test_it_refuses_an_event_without_touching_the_batch_of_the_same_seq(server: Server, node: str) -> None:
+    """Events count apart: their refusal is in `events_refused`, their Error names no seq, and batch 0 is still stored."""
+    async with speak(server.agents, server.token(node)) as agent:
+        said = await agent.greet(hello(node))
+        bad = [
+            event(node, 0, t=0.0),
+            event(node, 1, kind="DROP TABLE"),
+            event(node, 2, code=1 << 40),
+            event("another-node", 3),
+        ]
+        await agent.say(*bad)
+        await agent.raw('{"type":"event","seq":4,"node":17}')
+        await agent.say(batch(said, 0, time.time()))
+        assert await agent.acked(0)
+        expected = {0: "bad_time", 1: "malformed", 2: "malformed", 3: "wrong_node", 4: "malformed"}
+        assert await agent.until(lambda: agent.events_refused() == expected), agent.events_refused()
+
+        assert agent.refused() == {}
+        assert [error.seq for error in agent.of(Error)] == [None] * 5
+
+    assert eventually(lambda: server.refusals(node) == {"bad_time": 1, "malformed": 3, "wrong_node": 1})
