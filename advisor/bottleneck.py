@@ -53,11 +53,17 @@ BUSY_AT_ALL: Final = 0.005  # an idle context: 0.0001; the thinnest workload rec
 SAVING_BYTES_PER_S: Final = 20e6  # logs and metrics: below 1e6; a 9 GB torch.save: 770e6
 COPY_LINK: Final = 0.05  # H2D of training images at full speed: 0.04 in bursts; pageable copies back to back: 0.30
 PAGEABLE_LINK: Final = 0.30  # 18.5 GB/s of a Gen5 x16 link
-D2H_BYTES_PER_S: Final = 1.5e9  # evaluation results now and then: 0.8e9; a process that pulls tensors all the time: 3e9
+PULL_BYTES_PER_S: Final = (
+    0.3e9  # to the host: launch-bound programs 0.012e9, tensors pulled into fresh pages 1.3e9 (0.6e9 at times)
+)
+PULLING: Final = 0.5  # by a thread that works for it: results that trickle out of an evaluation use 0.1 of one
+PAYLOAD_PER_BUSY: Final = 1.3e9  # to the GPU for each second of engine time: launching alone 0.6e9 at most, image batches 2.7e9
+PAYLOAD_BYTES_PER_S: Final = 0.15e9  # launching 0.1e9, image batches of a starved GPU 0.36e9
 TENANT_CORES: Final = 0.1  # a process that holds memory and sleeps: 0.02; one that computes: 0.15 and more
 CONTENDED_BUSY: Final = 0.68  # two launch-bound processes side by side: 0.46; two trainings: 1.0
 WORKER_FULL: Final = 0.64  # busy or blocked share of a loader process: healthy loader 0.45; starving ones 0.97
 MAIN_WORKS: Final = 0.85  # CPU of the main thread while the GPU idles: waiting for workers 0.7; launching 0.97
+HELD_UP: Final = 0.78  # engine time of the least busy rank over the busiest: healthy pairs 0.92 and more
 FEW_SMS: Final = 0.35  # SMs while busy: CUDA graph of tiny layers 0.135; small transformer 0.75
 
 # What a unit can reach in practice, as a share of its counter: GEMM 0.87 (under the power cap), streaming reads 0.92.
@@ -89,7 +95,9 @@ def causes() -> list[pl.Expr]:
     down = (pl.col("pcie_tx_bytes_per_s") / pl.col("pcie_peak")).fill_null(0)
     link = pl.max_horizontal(up, down)
     alone = pl.col("children_cores").fill_null(0) < 0.2
-    pulls = (pl.col("pcie_tx_bytes_per_s") >= D2H_BYTES_PER_S) & (down > 2 * up)
+    works = ((pl.col("cores") - pl.col("busy")) / pl.max_horizontal(idle, pl.lit(0.01))).clip(0, 1)
+    works = pl.when(works >= MAIN_WORKS).then(1.0).otherwise(works)
+    pulls = (pl.col("pcie_tx_bytes_per_s") >= PULL_BYTES_PER_S) & (down > 2 * up) & (works.fill_null(1.0) >= PULLING)
     copy = (
         pl.when(pulls | ((link >= COPY_LINK) & alone))
         .then(left)
@@ -99,8 +107,6 @@ def causes() -> list[pl.Expr]:
         .fill_null(0.0)
     )
     left = (left - copy).clip(0)
-    works = ((pl.col("cores") - pl.col("busy")) / pl.max_horizontal(idle, pl.lit(0.01))).clip(0, 1)
-    works = pl.when(works >= MAIN_WORKS).then(1.0).otherwise(works)
     host = left * works.fill_null(pl.when(pl.col("busy") >= 0.02).then(1.0).otherwise(0.0))
     return [save.alias("part_save"), copy.alias("part_copy"), host.alias("part_host"), (left - host).alias("part_wait")]
 
@@ -112,34 +118,45 @@ def _zero(name: str) -> pl.Expr:
 def _data() -> pl.Expr:
     """True where the host prepares input while the GPU waits."""
     main = pl.coalesce("main_cores_idle", "main_cores")
+    main_waits = main < MAIN_WORKS
     workers = _zero("children_cores")
-    has_workers = (_zero("children") >= 1) & (workers >= 0.1)
-    reads = _zero("read_bytes_per_s") + _zero("disk_read_bytes_per_s")
+    children = _zero("children")
+    has_workers = (children >= 1) & (workers >= 0.1)
+    # What the whole host reads and waits for is this job's where no other job uses a GPU of the node.
+    shared = pl.when(pl.col("node_jobs") <= 1).then(1.0).otherwise(0.0)
+    blocked = shared * _zero("iowait_cores")
+    reads = _zero("read_bytes_per_s") + shared * _zero("disk_read_bytes_per_s")
+    fetches = shared * _zero("net_rx_bytes_per_s")
     payload = _zero("pcie_rx_bytes_per_s")
+    batches = payload >= PAYLOAD_PER_BUSY * pl.col("busy")
+    bursts = pl.col("quiet_share") >= 0.25
+    several = pl.when(has_workers).then(2.0).otherwise(1.6)
     return (
-        # several cores inside the process: preprocessing in threads (starved loader 4.5, a launching main thread 1.1)
-        (_zero("main_cores") >= pl.when(has_workers).then(2.0).otherwise(1.6))
-        # workers that never rest: at work, or blocked on the disk
-        | (
-            has_workers
-            & ((workers + pl.min_horizontal(_zero("iowait_cores"), _zero("children"))) / _zero("children") >= WORKER_FULL)
+        (pl.col("busy") >= BUSY_AT_ALL / 2)
+        & (
+            # several cores inside the process: preprocessing in threads (starved loader 4.5, a launching main thread 1.1)
+            ((_zero("main_cores") >= several) & (batches | (pl.col("quiet_share") >= 0.05) | (_zero("main_cores") >= 3)))
+            # workers that never rest: at work, or blocked on the disk
+            | (has_workers & (workers + pl.min_horizontal(blocked, children) >= WORKER_FULL * children))
+            # the main thread waits too, and somebody else works for it
+            | (main_waits & ((workers >= 0.3) | (reads >= 20e6) | (fetches >= 50e6) | (blocked >= 0.3)))
+            # workers that sleep: the main thread waits for them and whole batches arrive
+            | (main_waits & (children >= 1) & (payload >= 0.02e9) & batches)
+            # no workers: the main thread reads, or sends whole batches
+            | (~has_workers & (reads >= 20e6))
+            | (~has_workers & (payload >= PAYLOAD_BYTES_PER_S) & batches)
+            # no workers: the main thread works in long bursts between batches
+            | (~has_workers & (main >= 0.5) & bursts & (pl.col("turns") >= 4))
         )
-        # the main thread waits too, and somebody else works for it
-        | ((main < MAIN_WORKS) & ((workers >= 0.3) | (reads >= 20e6) | (_zero("net_rx_bytes_per_s") >= 50e6)))
-        # no workers: the main thread reads, or sends whole batches (launching alone sends 0.4 GB/s at the very most)
-        | (~has_workers & (reads >= 20e6))
-        | (~has_workers & ((payload >= 0.5e9) | ((payload >= 0.2e9) & (payload >= 1.0e9 * pl.col("busy")))))
-        # no workers: the main thread works in long bursts between batches
-        | (~has_workers & (main >= 0.5) & (pl.col("quiet_share") >= 0.25) & (pl.col("turns") >= 4) & (pl.col("busy") >= 0.02))
     ).fill_null(False)
 
 
 def with_shares(gpu: pl.DataFrame) -> pl.DataFrame:
     """`gpu` with `share_*`, `bottleneck`, `confidence` and what they rest on (`math_share`, `waits_for_data`)."""
-    ranks = pl.col("gpu").filter(~pl.col("free") & (_zero("busy") > BUSY_AT_ALL)).len().over("job")
+    working = ~pl.col("free") & (_zero("busy") > BUSY_AT_ALL)
     gpu = gpu.with_columns(
-        ranks=pl.when(pl.col("job").is_null()).then(1).otherwise(ranks),
-        waits_for_data=_data(),
+        node_jobs=pl.coalesce("job", pl.col("gpu").cast(pl.String)).filter(working).n_unique().over("node"),
+        ranks=pl.when(pl.col("job").is_null()).then(1).otherwise(working.sum().over("job")),
         math_when_busy=pl.max_horizontal(
             "tensor_active_when_busy",
             "fp32_active_when_busy",
@@ -150,26 +167,25 @@ def with_shares(gpu: pl.DataFrame) -> pl.DataFrame:
         power_when_busy=pl.when(_zero("busy") > 0.05).then(
             ((pl.col("power_share") - 0.17).clip(0) / 0.83 / pl.col("busy")).clip(0, 1)
         ),
-    )
+    ).with_columns(waits_for_data=_data())
     both_ways = pl.min_horizontal("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s")
     gpu = gpu.with_columns(
         talks=(
-            (pl.col("ranks") >= 2)
-            & (
-                (_zero("nvlink_bytes_per_s") >= 0.2e9)
-                | (both_ways.fill_null(0) >= 0.5e9)
-                | (_zero("net_tx_bytes_per_s") >= 100e6)
-            )
+            ((pl.col("ranks") >= 2) & ((_zero("nvlink_bytes_per_s") >= 0.2e9) | (both_ways.fill_null(0) >= 0.5e9)))
+            | (pl.min_horizontal("net_tx_bytes_per_s", "net_rx_bytes_per_s").fill_null(0) >= 100e6)
         ).fill_null(False),
     )
     gpu = gpu.with_columns(engine=_engine())
+    launches = _zero("busy") >= BUSY_AT_ALL  # a host that works beside an unused GPU launches nothing
     idle_parts = {
         "checkpoint": _zero("part_save"),
         "copy": pl.when(_between_ranks()).then(0.0).otherwise(_zero("part_copy")),
         "communication": pl.when(_between_ranks()).then(_zero("part_copy")).otherwise(0.0),
         "data": pl.when("waits_for_data").then(_zero("part_host") + _zero("part_wait")).otherwise(0.0),
-        "launch": pl.when("waits_for_data").then(0.0).otherwise(_zero("part_host")),
-        "idle": pl.when("waits_for_data").then(0.0).otherwise(_zero("part_wait")),
+        "launch": pl.when(pl.col("waits_for_data") | ~launches).then(0.0).otherwise(_zero("part_host")),
+        "idle": pl.when("waits_for_data")
+        .then(0.0)
+        .otherwise(_zero("part_wait") + pl.when(launches).then(0.0).otherwise(_zero("part_host"))),
     }
     shares: list[pl.Expr] = []
     for name in SHARES:
@@ -300,6 +316,7 @@ def of_jobs(gpu: pl.DataFrame) -> pl.DataFrame:
         *[pl.col(name).filter(on).mean() for name in _JOB_MEANS],
         *[pl.col(name).filter(on).first() for name in _JOB_HOST],
         *[pl.col(f"share_{name}").filter(on).mean() for name in SHARES],
+        *[pl.col(f"share_{name}").filter(on).sort_by(busy_on).first().alias(f"_slow_{name}") for name in SHARES],
         pl.col("waits_for_data").filter(on).any(),
         pl.col("talks").filter(on).any(),
         _between_ranks().filter(on).any().alias("ranks_talk_over_pcie"),
@@ -325,6 +342,14 @@ def of_jobs(gpu: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.col("confidence").replace_strict(order, [0, 1, 2], return_dtype=pl.Int32).max().alias("_rank"))
     )
     job = job.drop("_none", "confidence").join(worst, on="job", how="left")
+    # In lock step a job is as slow as the rank that is held up: the others spin in the collective meanwhile.
+    held_up = (pl.col("talks") & (pl.col("least_busy_ratio") <= HELD_UP)).fill_null(False)
+    job = job.with_columns(
+        [
+            pl.when(held_up).then(pl.col(f"_slow_{name}")).otherwise(pl.col(f"share_{name}")).alias(f"share_{name}")
+            for name in SHARES
+        ]
+    ).drop([f"_slow_{name}" for name in SHARES])
     return job.with_columns(
         evaluated=pl.lit(True),
         bottleneck=label(),

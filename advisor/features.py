@@ -26,6 +26,8 @@ _MEANS: Final = (
 )  # fmt: skip
 _THERMAL: Final = 0x20 | 0x40
 _BRAKE: Final = 0x08 | 0x80
+QUIET: Final = 0.003
+"""An engine that did nothing at all (0.0001 measured); the thinnest launch-bound programs stay above 0.01."""
 _SERVING: Final = r"(?i)vllm|sglang|tritonserver|trtllm|tensorrt|text-generation|ollama|llama-server|lmdeploy"
 _LOADED: Final = 0.5  # an engine at work half of the time keeps its clocks up: those of idle cards say nothing
 
@@ -71,7 +73,7 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
     rows = samples.lazy().with_columns(
         loaded=pl.col("busy") >= _LOADED,
         reasons=pl.col("clocks_event_reasons").cast(pl.Int64, strict=False),
-        quiet=pl.col("busy") < 0.03,
+        quiet=pl.col("busy") < QUIET,
     )
     rows = rows.with_columns(bottleneck.causes())
     loaded = pl.col("loaded")
@@ -129,7 +131,7 @@ def _of_holders(holders: pl.DataFrame) -> pl.DataFrame:
     home = holders.filter("home")
     return home.group_by("gpu").agg(
         pl.len().alias("processes"),
-        (pl.col("cores").fill_null(1.0) >= bottleneck.TENANT_CORES).sum().alias("tenants"),
+        ((pl.col("cores").fill_null(1.0) >= bottleneck.TENANT_CORES) & ~pl.col("helper").fill_null(False)).sum().alias("tenants"),
         pl.col("gpu_mem_bytes").sum().alias("held_bytes"),
         pl.col("pid").sort_by(pl.col("gpu_mem_bytes").fill_null(0), descending=True).first().alias("pid"),
         pl.col("name").str.contains(_SERVING).any().alias("serves"),

@@ -21,6 +21,9 @@ ACTIVE: Final = 0.01
 HELD_BYTES: Final = 1 << 30
 """Memory in use that no idle driver takes (measured 0.6 GB on an H200 that nobody holds)."""
 
+CONTEXT_BYTES: Final = 750_000_000
+"""A context that holds nothing else (measured 0.54 GB); the smallest program recorded holds 0.93 GB."""
+
 GPU_METRICS: Final = (
     "gpu_util_pct", "mem_copy_util_pct", "mem_used_bytes", "temperature_c", "memory_temperature_c", "power_w", "power_limit_w",
     "sm_clock_mhz", "mem_clock_mhz", "clocks_event_reasons", "gr_engine_active", "sm_active", "sm_occupancy", "int_active",
@@ -110,10 +113,18 @@ def holders(window: Window, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataF
             pl.col("t").max().alias("until_t"),
             pl.col("gpu_mem_bytes").mean(),
             pl.col("cores").mean(),
+            pl.col("children").max(),
             pl.col("name").first(),
         )
         .join(facts.select("gpu", "node"), on="gpu", how="left")
-        .with_columns(home=pl.col("gpu_mem_bytes").fill_null(0) >= pl.col("gpu_mem_bytes").fill_null(0).max().over("node", "pid"))
+        .with_columns(
+            home=pl.col("gpu_mem_bytes").fill_null(0) >= pl.col("gpu_mem_bytes").fill_null(0).max().over("node", "pid"),
+            # Loader processes that touched the GPU hold a bare context each: helpers of a parent, not tenants.
+            helper=(pl.col("gpu_mem_bytes") < CONTEXT_BYTES)
+            & (pl.col("children").fill_null(0) == 0)
+            & (pl.col("children").max().over("gpu") >= pl.len().over("gpu") - 1)
+            & (pl.len().over("gpu") > 1),
+        )
     )
     return by_pid, _by_time(rows, by_pid)
 

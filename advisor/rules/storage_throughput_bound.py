@@ -20,7 +20,7 @@ RULE = Rule(
     bottleneck="data",
     needs=(Need(("busy", "iowait_cores", "disk_read_bytes_per_s")),),
     opens=(c.share_data >= 0.25)
-    & (c.disk_read_bytes_per_s >= 20e6)
+    & (c.disk_read_bytes_per_s >= 1e6)
     & (c.iowait_cores >= 0.15 * pl.min_horizontal(_READERS, pl.max_horizontal(c.children_cores * 4, pl.lit(1.0)))),
     clears=(c.share_data < 0.15) | (c.iowait_cores < 0.05 * _READERS),
     title=_("Reading from storage limits the job"),
@@ -31,7 +31,7 @@ RULE = Rule(
     evidence=(
         Show("share_data", "ratio", ">=", 0.25),
         Show("iowait_cores", "cores"),
-        Show("disk_read_bytes_per_s", "bytes_per_second", ">=", 20e6),
+        Show("disk_read_bytes_per_s", "bytes_per_second", ">=", 1e6),
         Show("children", "processes"),
         Show("children_cores", "cores"),
         Show("busy", "ratio"),
