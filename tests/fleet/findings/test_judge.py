@@ -1,6 +1,7 @@
 """One judgement of the fleet: store windows in, findings and diagnoses out."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -16,7 +17,7 @@ from tests.fleet.rows import gpu, node
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
 NOW = timezone.now().replace(microsecond=0)
 TEN_S = timedelta(seconds=10)
-CARD = {
+CARD: dict[str, Any] = {
     "power_limit_w": 700, "power_limit_default_w": 700, "sm_clock_max_mhz": 1980, "mem_clock_max_mhz": 3201,
     "pcie_link_gen_max": 5, "pcie_link_width_max": 16, "compute_capability": "9.0",
 }  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Receiver(ThreadingHTTPServer):
-    """Keeps what was posted; answers the given statuses in turn, then 200. `delay_s`: how long it lets callers wait."""
+    """Keeps what was posted, from its arrival on; answers the given statuses in turn, then 200. `delay_s`: how long it lets callers wait."""
 
     daemon_threads = True
 
@@ -31,9 +31,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Keep the message and answer."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        time.sleep(self.server.delay_s)
         status = self.server.statuses.pop(0) if self.server.statuses else 200
         self.server.got.append({"status": status, "headers": dict(self.headers), "path": self.path, **json.loads(body)})
+        time.sleep(self.server.delay_s)
         try:
             self.send_response(status)
             self.send_header("Content-Length", "0")

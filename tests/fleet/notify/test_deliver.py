@@ -2,12 +2,11 @@
 
 import io
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
-from django.db import connection, connections
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -16,6 +15,8 @@ from fleet.notify import deliver, routing, tasks
 from fleet.notify.models import Delivery, Route
 from tests.fleet.notify.receiver import Receiver
 from tests.fleet.rows import found, gpu, node
+from tests.fleet.site import Site
+from tests.serving import migrated_database
 
 SECRET = "T0kenThatNobodyMaySee"
 
@@ -164,30 +165,43 @@ def test_a_route_that_was_switched_off_gets_no_more(chat: Receiver) -> None:
     assert chat.got == []
 
 
-@pytest.mark.django_db(transaction=True)
-def test_of_two_workers_one_sends(chat: Receiver, request: pytest.FixtureRequest) -> None:
-    """Two threads with transactions of their own try at the same moment; the claim decides."""
+RACE = """
+import sys, threading
+import django
+django.setup()
+from django.db import connection
+from django.utils import timezone
+from fleet.findings.lifecycle import report, Place
+from fleet.notify import routing
+from fleet.notify.models import Route
+from tests.fleet.rows import found
+
+Route.objects.create(name="chat", url=sys.argv[1])
+report(timezone.now(), found(severity="critical"), Place(None))
+start, made, states = threading.Barrier(4), [], []
+def work():
+    start.wait(10)
+    made.extend(routing.route())
+    start.wait(10)
+    states.append(routing.attempt(made[0]))
+    connection.close()
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(made) == 1, made
+assert sorted(states) == ["", "", "", "sent"], states
+"""
+
+
+def test_of_four_workers_one_routes_and_one_sends(chat: Receiver, tmp_path: Path) -> None:
+    """Four threads with transactions of their own on a database file try at the same moments; claims decide."""
     chat.delay_s = 0.3
-    row = delivery(chat.url())
-    start = threading.Barrier(4)
-    states: list[str] = []
+    site = Site(tmp_path, "redis://127.0.0.1:1/0")
+    (tmp_path / "fettle.sqlite3").write_bytes(migrated_database())
+    site.run(RACE, chat.url())
 
-    def work() -> None:
-        try:
-            start.wait(10)
-            states.append(routing.attempt(row.pk))
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-
-    assert sorted(states) == ["", "", "", "sent"]
     assert len(chat.got) == 1
-    assert connection.vendor in ("sqlite", "postgresql")
+    assert [state for _, state, _ in site.deliveries()] == ["sent"]
 
 
 @pytest.fixture
