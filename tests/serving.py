@@ -88,6 +88,23 @@ class Server:
         self.execute("INSERT INTO accounts_agenttoken (digest, created_at, node_name) VALUES (?, ?, ?)", digest(token), NOW, node)
         return token
 
+    def session(self, name: str) -> str:
+        """The session cookie of a person who has just been made and logged in."""
+        code = (
+            "import django; django.setup()\n"
+            "from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY, get_user_model\n"
+            "from django.contrib.sessions.backends.db import SessionStore\n"
+            f"user = get_user_model().objects.create_user({name!r}, password={name!r})\n"
+            "session = SessionStore()\n"
+            "session[SESSION_KEY] = str(user.pk)\n"
+            "session[BACKEND_SESSION_KEY] = 'django.contrib.auth.backends.ModelBackend'\n"
+            "session[HASH_SESSION_KEY] = user.get_session_auth_hash()\n"
+            "session.create()\n"
+            "print(session.session_key)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=self.env, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
     def execute(self, sql: str, *values: object) -> None:
         """One statement in the server's database."""
         with closing(self._database()) as connection, connection:
