@@ -141,13 +141,14 @@ async def run(nodes: Sequence[NodeLoop], clock: Clock, stop: asyncio.Event, on_t
     while not stop.is_set():
         now = clock.now()
         due = math.floor(now) + 1
-        if due - now > 1 - 1e-6 and due - 1 > last:
-            due -= 1  # this very second has just begun
-        if not await _wait(stop, clock, due - now):
+        if due == last:
+            due += 1  # the timer woke a little early
+        await clock.sleep(due - now)
+        if stop.is_set():
             return
         jump = (clock.now() - clock.monotonic()) - offset
+        offset += jump
         if abs(jump) > JUMP_S:
-            offset += jump
             log.warning("The clock jumped by %.1f s.", jump)
             for node in nodes:
                 node.tell(DeviceEvent("agent", None, None, f"The node's clock jumped by {jump:.1f} s."), clock.now())
@@ -163,9 +164,3 @@ async def _tick(node: NodeLoop, t: float) -> None:
         await node.tick(t)
     except Exception:
         log.exception("A tick of %s failed; the next one is tried as usual", node.node)
-
-
-async def _wait(stop: asyncio.Event, clock: Clock, seconds: float) -> bool:
-    """False when `stop` was set meanwhile."""
-    await clock.sleep(seconds)
-    return not stop.is_set()

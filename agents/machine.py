@@ -9,14 +9,15 @@ import logging
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from agents.collectors.host import HostCollector, facts
 from agents.collectors.nvml import GPU_METRICS, SLOW_S, XID_POSITION, GpuCollector
 from agents.collectors.processes import ProcessCollector, Reading
-from agents.device import DRIVER_STATES, DeviceError, DeviceEvent, Driver, DriverError, GpuDevice
+from agents.device import DRIVER_STATES, DeviceError, DeviceEvent, Driver, DriverError, GpuDevice, Versions
 from agents.source import PROCESS, Inventory, Tick, metric_major
 from agents.worker import Worker
 from wire.messages import Cell, GpuFacts, Hold, Processes
@@ -26,8 +27,18 @@ log = logging.getLogger(__name__)
 OPEN_DEADLINE_S: Final = 30.0
 RETRY_FIRST_S: Final = 5.0
 RETRY_LAST_S: Final = 300.0
+DEAD_TICKS: Final = 3
+"""After so many ticks without a single reading of any GPU the driver is opened anew: it was reloaded."""
 _EVENT_WAIT_MS: Final = 500
 _WIDTH: Final = len(GPU_METRICS)
+
+
+class _Opened(NamedTuple):
+    """What opening the driver brought."""
+
+    devices: tuple[GpuDevice, ...]
+    versions: Versions
+    unreachable: tuple[str, ...]
 
 
 class _Slot:
@@ -44,6 +55,7 @@ class _Slot:
         """Read from `device` from now on; a thread that hangs with the old one is left behind."""
         self.collector = GpuCollector(device, self._slow_s)
         self.collector.xids = self.xids
+        self.gone = False  # the driver does not list it any more: there is nothing to ask
         self.worker = Worker(f"gpu-{self.facts.index}")
         self.late = False
 
@@ -66,7 +78,10 @@ class Machine:
         self._opener = Worker("driver")
         self._retry_at = float("-inf")
         self._retry_s = RETRY_FIRST_S
-        self._happened: list[DeviceEvent] = []
+        self._happened: deque[DeviceEvent] = deque()  # the watcher's thread appends
+        self._opening = False
+        self._outcome: _Opened | DriverError | None = None
+        self._dead_ticks = 0
         self._watcher: threading.Thread | None = None
         self._watching = threading.Event()
         self._on_event: Callable[[], None] = _nothing
@@ -78,7 +93,9 @@ class Machine:
 
     def events(self) -> list[DeviceEvent]:
         """What the driver reported and what was found out about it since the call before."""
-        happened, self._happened = self._happened, []
+        happened = []
+        while self._happened:
+            happened.append(self._happened.popleft())
         return happened
 
     @property
@@ -99,20 +116,12 @@ class Machine:
         reasons: list[list[str | None]] = []
         holds: list[Hold] = []
         for number, slot in enumerate(self._slots):
-            late = slot.worker.busy
-            if late != slot.late:
-                slot.late = late
-                text = "does not answer in time" if late else "answers again"
-                self._happen("driver", slot.facts.uuid, f"The driver {text} for GPU {slot.facts.index}.")
-            if late:
-                rows.append([None] * _WIDTH)
-                reasons.append(["timeout"] * _WIDTH)
-                continue
-            collector = slot.collector
-            rows.append(list(collector.values))
-            reasons.append(list(collector.reasons))
-            self._watch_loss(slot)
-            holds += [Hold(number, pid, used) for pid, used in collector.holds]
+            values, why = self._row(slot)
+            rows.append(values)
+            reasons.append(why)
+            if values and not slot.late and not self._opening:
+                holds += [Hold(number, pid, used) for pid, used in slot.collector.holds]
+        self._watch_death(rows)
         readings = self._processes.collect((hold.pid for hold in holds), time.monotonic())
         shown = {reading.pid for reading in readings}
         return Tick(
@@ -128,7 +137,7 @@ class Machine:
         """Stop watching and let the driver go, within a second; a thread that hangs is left to the exit."""
         self._host.close()
         self._watching.clear()
-        if self._driver is not None and self.state == "ok" and not any(slot.worker.busy for slot in self._slots):
+        if self._driver is not None and self.state == "ok" and not self.hangs:
             await self._in_time(self._shut(self._driver), 0.9)
         for slot in self._slots:
             slot.worker.close()
@@ -141,7 +150,9 @@ class Machine:
 
     def _start(self, now: float) -> "asyncio.Future[None] | None":
         """Start every GPU's reading; a future that is done when all are, or at the deadline. None: nothing to wait for."""
-        ready = [slot for slot in self._slots if not slot.worker.busy]
+        if self._opening or self.state != "ok":
+            return None
+        ready = [slot for slot in self._slots if not slot.worker.busy and not slot.gone]
         if not ready:
             return None
         loop = asyncio.get_running_loop()
@@ -166,49 +177,89 @@ class Machine:
             slot.worker.start(_reading(slot.collector, now), done)
         return future
 
-    def _watch_loss(self, slot: _Slot) -> None:
-        lost = slot.collector.reasons[XID_POSITION] == "gpu_lost"
+    def _row(self, slot: _Slot) -> tuple[list[Cell], list[str | None]]:
+        """One GPU's values and reasons."""
+        if self._opening:
+            return [None] * _WIDTH, ["gpu_lost" if slot.lost else "driver_error"] * _WIDTH
+        late = slot.worker.busy
+        if late != slot.late:
+            slot.late = late
+            text = "does not answer in time" if late else "answers again"
+            self._happen("driver", slot.facts.uuid, f"The driver {text} for GPU {slot.facts.index}.")
+        if late:
+            return [None] * _WIDTH, ["timeout"] * _WIDTH
+        collector = slot.collector
+        lost = collector.reasons[XID_POSITION] == "gpu_lost"
         if lost != slot.lost:
             slot.lost = lost
             if lost:
                 self._happen("gpu_lost", slot.facts.uuid, f"GPU {slot.facts.index} is lost: the driver no longer reaches it.")
+                self._retry_s = RETRY_FIRST_S
                 self._retry_at = time.monotonic() + self._retry_s
             else:
                 self._happen("gpu_back", slot.facts.uuid, f"GPU {slot.facts.index} answers again.")
+        return list(collector.values), list(collector.reasons)
+
+    def _watch_death(self, rows: list[list[Cell]]) -> None:
+        """Open the driver anew when no GPU has answered anything for a while, though none is called lost or late."""
+        alive = not rows or any(
+            value is not None for row in rows for position, value in enumerate(row) if position != XID_POSITION
+        )
+        if alive or self._opening or any(slot.lost or slot.late for slot in self._slots):
+            self._dead_ticks = 0
+            return
+        self._dead_ticks += 1
+        if self._dead_ticks >= DEAD_TICKS and self.state == "ok":
+            self._dead_ticks = 0
+            self._retry_s, self._retry_at = RETRY_FIRST_S, float("-inf")
+            self._enter("driver_error", "no GPU answers any more; the driver may have been reloaded")
 
     async def _keep_open(self, driver: Driver) -> None:
         """Open the driver when it is not, and again now and then while a GPU is lost."""
+        if self._opening:
+            self._take_outcome(driver)
+            return
         if self.state == "ok" and not any(slot.lost for slot in self._slots):
             return
         if time.monotonic() < self._retry_at or self._opener.busy or any(slot.worker.busy for slot in self._slots):
             return
         first = self.state == "not_read"
-        self._retry_s = RETRY_FIRST_S if first else min(RETRY_LAST_S, self._retry_s * 2)
+        was_open = self.state == "ok" or bool(self._slots)
+        if not first:
+            self._retry_s = min(RETRY_LAST_S, self._retry_s * 2)
         self._retry_at = time.monotonic() + self._retry_s * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
-        opened: list[tuple[tuple[GpuDevice, ...], str | None, str | None]] = []
-        failed: list[DriverError] = []
 
         def job() -> None:
             try:
-                if self.state == "ok":
+                if was_open:
                     self._shut(driver)()
                 devices = driver.open()
-                versions = driver.versions()
-                opened.append((devices, versions.driver, versions.cuda))
+                self._outcome = _Opened(devices, driver.versions(), driver.unreachable())
             except DriverError as error:
-                failed.append(error)
+                self._outcome = error
             except Exception as error:
                 log.exception("The driver could not be opened")
-                failed.append(DriverError("driver_error", str(error)))
+                self._outcome = DriverError("driver_error", str(error))
 
+        self._opening = True
         # at the start it is worth waiting: the first hello should name the GPUs
         await self._in_time(job, OPEN_DEADLINE_S if first else self._deadline_s)
-        if opened:
-            self._attach(driver, *opened[0])
-        else:
-            self._enter(failed[0].state if failed else "timeout", str(failed[0]) if failed else DRIVER_STATES["timeout"])
-            for slot in self._slots:
-                slot.collector.fail("gpu_lost" if slot.lost else "driver_error")
+        self._take_outcome(driver)
+
+    def _take_outcome(self, driver: Driver) -> None:
+        """Go on with what opening the driver brought, if it came back."""
+        if self._opener.busy:
+            self._enter("timeout", DRIVER_STATES["timeout"])
+            return
+        outcome, self._outcome = self._outcome, None
+        self._opening = False
+        if isinstance(outcome, _Opened):
+            self._attach(driver, outcome)
+            return
+        error = outcome or DriverError("driver_error")
+        self._enter(error.state, str(error))
+        for slot in self._slots:
+            slot.collector.fail("gpu_lost" if slot.lost else "driver_error")
 
     async def _in_time(self, job: Callable[[], None], seconds: float) -> bool:
         """Do `job` in the driver's thread; False when it took longer than `seconds` (it then goes on alone)."""
@@ -220,21 +271,23 @@ class Machine:
         timer.cancel()
         return not self._opener.busy
 
-    def _attach(self, driver: Driver, devices: tuple[GpuDevice, ...], version: str | None, cuda: str | None) -> None:
+    def _attach(self, driver: Driver, opened: _Opened) -> None:
         known = {slot.facts.uuid: slot for slot in self._slots}
-        for device in devices:
+        for device in opened.devices:
             slot = known.get(device.facts.uuid)
             if slot is None:
                 self._slots.append(_Slot(device.facts, device, self._slow_s))
             else:
                 slot.facts = device.facts
                 slot.attach(device)
-        answering = {device.facts.uuid for device in devices}
+        answering = {device.facts.uuid for device in opened.devices}
         for slot in self._slots:
             if slot.facts.uuid not in answering:
                 slot.collector.fail("gpu_lost")
-        for sentence in driver.unreachable():
-            self._happen("gpu_lost", None, sentence)
+                slot.gone = True
+        if self.state != "ok":
+            for sentence in opened.unreachable:
+                self._happen("gpu_lost", None, sentence)
         self._enter("ok", "")
         host = self._host_facts
         inventory = Inventory(
@@ -242,8 +295,8 @@ class Machine:
                 cores=host.cores,
                 mem_total_bytes=host.mem_total_bytes,
                 kernel=host.kernel,
-                driver_version=version,
-                cuda_driver_version=cuda,
+                driver_version=opened.versions.driver,
+                cuda_driver_version=opened.versions.cuda,
             ),
             tuple(slot.facts for slot in self._slots),
         )

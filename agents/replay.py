@@ -225,25 +225,24 @@ class _Growth:
     """By how much each counter grows from one repeat of the steady part to the next."""
 
     def __init__(self, steady: list[_Second]) -> None:
-        first, last = steady[0], steady[-1]
-        steps = len(steady)
-        self.gpus = [_grows("gpu", a, b, steps) for a, b in zip(first.gpus, last.gpus, strict=True)]
-        self.host = _grows("host", first.host, last.host, steps)
+        gpus = range(len(steady[0].gpus))
+        self.gpus = [_grows("gpu", [second.gpus[g] for second in steady]) for g in gpus]
+        self.host = _grows("host", [second.host for second in steady])
         self.processes: dict[int, dict[int, Number]] = {}
         for pid in {pid for second in steady for pid in second.processes}:
             seen = [second.processes[pid].values for second in steady if pid in second.processes]
-            self.processes[pid] = _grows("process", seen[0], seen[-1], len(seen))
+            self.processes[pid] = _grows("process", seen)
 
 
-def _grows(scope: str, first: list[Cell], last: list[Cell], steps: int) -> dict[int, Number]:
+def _grows(scope: str, rows: list[list[Cell]]) -> dict[int, Number]:
     """Position: growth over the whole part, the step from its end to its next start included."""
     found: dict[int, Number] = {}
     for i in _COUNTERS[scope]:
-        a, b = first[i], last[i]
-        if a is not None and b is not None:
-            step = (b - a) / (steps - 1) if steps > 1 else 0
-            grown = b - a + step
-            found[i] = round(grown) if isinstance(a, int) else grown
+        values = [value for row in rows if (value := row[i]) is not None]
+        if values:
+            grown = values[-1] - values[0]
+            grown += grown / (len(values) - 1) if len(values) > 1 else 0
+            found[i] = round(grown) if isinstance(values[0], int) else grown
     return found
 
 

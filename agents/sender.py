@@ -16,6 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
 from agents.clock import Clock
+from agents.config import ConfigError
 from agents.spool import BATCH, EVENT, Group, Range, Spool
 from wire.codec import MAX_FRAME_BYTES, WireError, decode_from_agent, decode_from_server, encode_text
 from wire.messages import Ack, Command, Error, Refused, Welcome
@@ -126,7 +127,7 @@ class Sender:
                     "issue one on the server and put it into the token file"
                 ) from None
             raise
-        except InvalidURI as error:
+        except (ConfigError, InvalidURI) as error:
             raise _ServerRefusedError(str(error)) from None
         except ConnectionClosed as error:
             if error.rcvd is not None and error.rcvd.code == _CLOSE_REVOKED:

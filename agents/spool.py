@@ -155,15 +155,12 @@ class Spool:
         """Forget the records in these inclusive ranges; how many there were."""
         places = group.places[kind]
         count = 0
-        done: list[tuple[str, int, int, int]] = []
         for low, high in ranges:
             seqs = range(low, high + 1) if high - low < len(places) else [seq for seq in places if low <= seq <= high]
             found = [seq for seq in seqs if seq in places]
-            if found:
-                done.append((group.hello.boot, kind, low, high))
-            on_disk = [seq for seq in found if not isinstance(places[seq], bytes)]
-            if on_disk:
-                self._write(_SETTLED, 0, msgspec.msgpack.encode(done[-1]))
+            if any(not isinstance(places[seq], bytes) for seq in found):
+                # no further than what is there: a later record of the range is not settled by this
+                self._write(_SETTLED, 0, msgspec.msgpack.encode((group.hello.boot, kind, low, max(found))))
             for seq in found:
                 self._forget(group, kind, seq)
             count += len(found)
@@ -171,12 +168,11 @@ class Spool:
 
     def close(self) -> None:
         """Close the files; what is not settled stays on disk."""
+        self._open = None
+        self._trim()
         for segment in self._segments:
             os.close(segment.fd)
-            if not segment.records:
-                segment.path.unlink(missing_ok=True)
         self._segments = []
-        self._open = None
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
@@ -238,9 +234,8 @@ class Spool:
 
     def _roll(self) -> None:
         """End the open segment."""
-        segment, self._open = self._open, None
-        if segment is not None and not segment.records:
-            self._remove(segment)
+        self._open = None
+        self._trim()
 
     def _sync(self, segment: _Segment) -> None:
         try:
@@ -255,10 +250,13 @@ class Spool:
         if isinstance(place, bytes):
             self._in_memory -= len(place)
         elif place is not None:
-            segment = place[0]
-            segment.records.pop((kind, seq), None)
-            if not segment.records and segment is not self._open:
-                self._remove(segment)
+            place[0].records.pop((kind, seq), None)
+            self._trim()
+
+    def _trim(self) -> None:
+        """Delete the oldest segments that have nothing left. Later ones wait: they note what was settled in older ones."""
+        while self._segments and self._segments[0] is not self._open and not self._segments[0].records:
+            self._remove(self._segments[0])
 
     def _remove(self, segment: _Segment) -> None:
         if segment in self._segments:
@@ -268,7 +266,7 @@ class Spool:
 
     def _bound_disk(self) -> None:
         while len(self._segments) > 1 and sum(segment.size for segment in self._segments) > self._max_bytes:
-            segment = self._segments[0]
+            segment = next((one for one in self._segments if not one.records and one is not self._open), self._segments[0])
             lost = len(segment.records)
             if lost:
                 self.dropped += lost
@@ -322,9 +320,7 @@ class Spool:
                 if group.hello.boot == boot:
                     for seq in [seq for seq in group.places[kind] if low <= seq <= high]:
                         self._forget(group, kind, seq)
-        for segment in list(self._segments):
-            if not segment.records:
-                self._remove(segment)
+        self._trim()
         if self.damaged:
             log.warning("The spool had %d damaged or torn stretches; the rest of it is kept.", self.damaged)
 

@@ -51,9 +51,10 @@ def call(options: argparse.Namespace) -> int:
         print(f"fettle run: {_why(result)}", file=sys.stderr)
         return result.code
     try:
-        from cli import advise
+        from advisor.recorded import judge
+        from cli.advise import lines
 
-        print(advise.report(result.recording), file=sys.stderr)
+        print("\n".join(lines(judge(result.recording))), file=sys.stderr)
     except Exception as error:  # the command's own result must stand whatever the diagnosis does
         print(f"fettle run: the diagnosis failed: {type(error).__name__}: {error}", file=sys.stderr)
     return result.code

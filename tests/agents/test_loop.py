@@ -1,0 +1,175 @@
+"""Ticks on whole seconds, batches and events with their seqs, reasons told when they change."""
+
+import asyncio
+
+from agents.device import DeviceEvent
+from agents.loop import NodeLoop, run
+from agents.source import GPU, HOST, Inventory, Tick
+from agents.spool import BATCH, EVENT, Spool
+from wire.codec import decode_from_agent
+from wire.messages import AbsentChange, Batch, Event, GpuFacts, HostFacts
+
+
+class Hand:
+    """A clock that a test moves: sleeping moves it, `jump` steps the wall clock alone."""
+
+    def __init__(self, start: float = 1_800_000_000.25) -> None:
+        self.wall, self.mono = start, 0.0
+        self.steps: dict[int, float] = {}
+        self.sleeps = 0
+
+    def now(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.mono
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps += 1
+        self.wall += seconds + self.steps.get(self.sleeps, 0.0)
+        self.mono += seconds
+        await asyncio.sleep(0)
+
+
+class Given:
+    """A source that answers what a test sets."""
+
+    def __init__(self, gpus: int = 1) -> None:
+        self.inventory = Inventory(HostFacts(), tuple(GpuFacts(index=i, uuid=f"GPU-{i}", name="g") for i in range(gpus)))
+        self.gpu_reasons: list[list[str | None]] = [[None] * len(GPU) for _ in range(gpus)]
+        self.host_reasons: list[str | None] = [None] * len(HOST)
+        self.happened: list[DeviceEvent] = []
+
+    async def collect(self) -> Tick:
+        gpus = len(self.gpu_reasons)
+        return Tick(
+            gpu=[[1.0] * gpus for _ in GPU],
+            gpu_reasons=[list(row) for row in self.gpu_reasons],
+            host=[1.0] * len(HOST),
+            host_reasons=list(self.host_reasons),
+        )
+
+    def events(self) -> list[DeviceEvent]:
+        happened, self.happened = self.happened, []
+        return happened
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def batches(spool: Spool) -> list[Batch]:
+    """The batches of the current group."""
+    return [decode_from_agent(spool.payload(spool.current, BATCH, seq) or b"") for seq in spool.current.pending(BATCH)]  # type: ignore[misc]
+
+
+def events(spool: Spool) -> list[Event]:
+    """The events of the current group."""
+    return [decode_from_agent(spool.payload(spool.current, EVENT, seq) or b"") for seq in spool.current.pending(EVENT)]  # type: ignore[misc]
+
+
+async def ticked(clock: Hand, source: Given, count: int) -> Spool:
+    """A spool after `count` ticks."""
+    spool, stop = Spool(), asyncio.Event()
+    node = NodeLoop("n", source, spool, None, clock)
+    left = iter(range(count - 1))
+    await run([node], clock, stop, on_tick=lambda: None if next(left, None) is not None else stop.set())
+    return spool
+
+
+async def test_ticks_stand_on_whole_seconds_in_order() -> None:
+    """A second is one batch, and seqs count from 0."""
+    spool = await ticked(Hand(), Given(), 5)
+
+    assert [batch.t for batch in batches(spool)] == [1_800_000_001.0 + i for i in range(5)]
+    assert [batch.seq for batch in batches(spool)] == list(range(5))
+
+
+async def test_a_timer_that_wakes_early_does_not_double_a_second() -> None:
+    """Two batches never share a time."""
+    clock = Hand()
+    clock.steps = {2: -0.0004, 3: 0.0004}
+    spool = await ticked(clock, Given(), 5)
+    times = [batch.t for batch in batches(spool)]
+
+    assert len(set(times)) == 5
+
+
+async def test_a_clock_that_jumps_is_followed_and_told() -> None:
+    """Forwards and backwards: the next tick has the new time, and an event says so once each."""
+    clock = Hand()
+    clock.steps = {3: 3600.0, 5: -7200.0}
+    spool = await ticked(clock, Given(), 7)
+    times = [batch.t for batch in batches(spool)]
+
+    assert times[2] - times[1] == 3601
+    assert times[4] - times[3] == -7199
+    assert [event.text for event in events(spool)] == [
+        "The node's clock jumped by 3600.0 s.",
+        "The node's clock jumped by -7200.0 s.",
+    ]
+
+
+async def test_reasons_travel_once_when_they_change() -> None:
+    """All at the first batch, then changes alone; None says that a reading is back."""
+    source, spool = Given(), Spool()
+    node = NodeLoop("n", source, spool, None, Hand())
+    source.gpu_reasons[0][3] = "unsupported"
+    source.host_reasons[0] = "not_permitted"
+    await node.tick(1.0)
+    await node.tick(2.0)
+    source.gpu_reasons[0][3] = None
+    await node.tick(3.0)
+    told = [batch.absent for batch in batches(spool)]
+
+    assert told == [
+        [AbsentChange(0, GPU[3], "unsupported"), AbsentChange(-1, HOST[0], "not_permitted")],
+        [],
+        [AbsentChange(0, GPU[3], None)],
+    ]
+
+
+async def test_another_inventory_is_another_boot() -> None:
+    """Columns follow the hello's GPUs, so seqs and reasons begin anew under it."""
+    source, spool = Given(), Spool()
+    node = NodeLoop("n", source, spool, None, Hand())
+    source.gpu_reasons[0][0] = "timeout"
+    await node.tick(1.0)
+    first = spool.current.hello.boot
+    more = Given(gpus=2)
+    source.inventory, source.gpu_reasons = more.inventory, more.gpu_reasons
+    source.gpu_reasons[0][0] = "timeout"
+    await node.tick(2.0)
+
+    assert spool.current.hello.boot != first
+    assert [(batch.seq, batch.absent) for batch in batches(spool)] == [(0, [AbsentChange(0, GPU[0], "timeout")])]
+    assert [group.hello.boot for group in spool.earlier()] == [first]
+
+
+async def test_a_storm_of_equal_events_is_counted() -> None:
+    """The first is told at once, the rest of the second as one that counts them; others are not held up."""
+    source, spool, clock = Given(), Spool(), Hand()
+    node = NodeLoop("n", source, spool, None, clock)
+    await node.tick(1.0)
+    source.happened = [DeviceEvent("xid", "GPU-0", 45, "XID 45")] * 500 + [DeviceEvent("xid", "GPU-0", 79, "XID 79")]
+    node.tell_events()
+    assert [(event.code, event.text) for event in events(spool)] == [(45, "XID 45"), (79, "XID 79")]
+
+    await clock.sleep(1.0)
+    await node.tick(2.0)
+    assert [(event.seq, event.code, event.text) for event in events(spool)][2:] == [(2, 45, "repeated 499 times within 1 s")]
+
+
+async def test_a_tick_that_fails_is_not_the_end() -> None:
+    """One bad second is logged; the next one is collected."""
+    source = Given()
+    good, calls = source.collect, iter([True])
+
+    async def bad() -> Tick:
+        if next(calls, False):
+            raise RuntimeError("a defect")
+        return await good()
+
+    source.collect = bad  # type: ignore[method-assign]
+    spool = await ticked(Hand(), source, 3)
+
+    assert [batch.seq for batch in batches(spool)] == [0, 1]

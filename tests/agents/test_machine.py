@@ -1,0 +1,182 @@
+"""This machine as a source of ticks, over the fake driver: isolation, deadlines, loss and return."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pynvml  # noqa: TID251 - constants of the real module
+import pytest
+
+from agents import machine as machines
+from agents.machine import Machine
+from agents.nvml_device import NvmlDriver
+from agents.source import GPU, HOST, PROCESS, Tick
+from tests.agents.fake_nvml import FakeNvml
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests do not wait for real back-offs."""
+    monkeypatch.setattr(machines, "RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr(machines, "RETRY_LAST_S", 0.02)
+    monkeypatch.setattr(machines, "_EVENT_WAIT_MS", 20)
+
+
+def reasons(tick: Tick, gpu: int) -> set[str | None]:
+    """Why readings of one GPU are absent."""
+    return set(tick.gpu_reasons[gpu])
+
+
+async def test_a_tick_has_every_gpu_the_host_and_the_processes() -> None:
+    """Shapes follow the registry; a holder from another pid namespace is shown with reasons, not left out."""
+    machine = Machine(NvmlDriver(FakeNvml()))
+    await machine.collect()
+    tick = await machine.collect()
+
+    assert [facts.index for facts in machine.inventory.gpus] == [0, 1]
+    assert machine.inventory.host.driver_version == "580.159.04"
+    assert machine.inventory.host.cuda_driver_version == "13.0"
+    assert len(tick.gpu) == len(GPU)
+    assert all(len(column) == 2 for column in tick.gpu)
+    assert reasons(tick, 0) == reasons(tick, 1) == {None}
+    assert len(tick.host) == len(HOST)
+    assert [(hold.gpu, hold.mem_bytes) for hold in tick.processes.holds] == [(0, 1858076672)]
+    assert len(tick.processes.values) == len(PROCESS)
+    await machine.close()
+
+
+async def test_a_gpu_whose_driver_call_hangs_is_late_and_the_rest_goes_on() -> None:
+    """Its readings are absent as `timeout`; the tick ends by its deadline; when the call returns so does the GPU."""
+    nvml = FakeNvml()
+    machine = Machine(NvmlDriver(nvml), deadline_s=0.1)
+    await machine.collect()
+    machine.events()
+    release = nvml.hang(1)
+    began = time.monotonic()
+    tick = await machine.collect()
+    took = time.monotonic() - began
+
+    assert took < 1
+    assert reasons(tick, 0) == {None}
+    assert reasons(tick, 1) == {"timeout"}
+    assert [event.kind for event in machine.events()] == ["driver"]
+    tick = await machine.collect()
+    assert reasons(tick, 1) == {"timeout"}
+    assert machine.hangs
+    release.set()
+    while machine.hangs:
+        await asyncio.sleep(0.01)
+    tick = await machine.collect()
+    assert "timeout" not in reasons(tick, 1)
+    assert "answers again" in machine.events()[0].text
+    await machine.close()
+
+
+async def test_close_does_not_wait_for_a_hanging_driver() -> None:
+    """SIGTERM must end the agent in time whatever the driver does."""
+    nvml = FakeNvml()
+    machine = Machine(NvmlDriver(nvml), deadline_s=0.05)
+    await machine.collect()
+    release = nvml.hang(0)
+    await machine.collect()
+    began = time.monotonic()
+    await machine.close()
+
+    assert time.monotonic() - began < 1
+    assert machine.hangs
+    release.set()
+
+
+async def test_a_lost_gpu_is_told_once_and_looked_for_until_it_is_back() -> None:
+    """Its place in the columns stays; the other GPU is read all the time but for the moment of looking."""
+    nvml = FakeNvml()
+    machine = Machine(NvmlDriver(nvml))
+    await machine.collect()
+    inventory = machine.inventory
+    machine.events()
+    whole = dict(nvml.gpus[1])
+    nvml.fail(1, pynvml.NVML_ERROR_GPU_IS_LOST)
+    for _ in range(5):
+        tick = await machine.collect()
+        await asyncio.sleep(0.02)
+
+    assert reasons(tick, 1) == {"gpu_lost"}
+    assert "gpu_lost" not in reasons(tick, 0)
+    assert [event.kind for event in machine.events()] == ["gpu_lost"]
+    assert machine.inventory is inventory
+    nvml.gpus[1] = whole
+    for _ in range(5):
+        tick = await machine.collect()
+        await asyncio.sleep(0.02)
+    assert reasons(tick, 1) == {None}
+    assert [event.kind for event in machine.events()] == ["gpu_back"]
+    await machine.close()
+
+
+async def test_a_driver_that_comes_later_is_found() -> None:
+    """Host telemetry goes on meanwhile; the inventory then names the GPUs."""
+    nvml = FakeNvml()
+    nvml.init_error = pynvml.NVML_ERROR_DRIVER_NOT_LOADED
+    machine = Machine(NvmlDriver(nvml))
+    tick = await machine.collect()
+
+    assert machine.state == "no_driver"
+    assert "modprobe nvidia" in machine.state_detail
+    assert tick.gpu == [[] for _ in GPU]
+    assert tick.host[HOST.index("mem_used_bytes")]
+    assert [event.kind for event in machine.events()] == ["driver"]
+    nvml.init_error = None
+    await asyncio.sleep(0.05)
+    tick = await machine.collect()
+    assert machine.state == "ok"
+    assert len(machine.inventory.gpus) == 2
+    assert "again" in machine.events()[0].text
+    await machine.close()
+
+
+async def test_a_driver_that_was_reloaded_is_opened_anew() -> None:
+    """Old handles answer "uninitialized" for ever: after a few dead ticks the driver is opened again."""
+    nvml = FakeNvml()
+    machine = Machine(NvmlDriver(nvml))
+    await machine.collect()
+    whole = [dict(gpu) for gpu in nvml.gpus]
+    for index in (0, 1):
+        nvml.fail(index, pynvml.NVML_ERROR_UNINITIALIZED)
+    for _ in range(machines.DEAD_TICKS):
+        tick = await machine.collect()
+
+    assert reasons(tick, 0) == {"driver_error", None}  # the XID count is the agent's own
+    nvml.gpus[:] = whole
+    for _ in range(3):
+        await asyncio.sleep(0.05)
+        tick = await machine.collect()
+    assert machine.state == "ok"
+    assert reasons(tick, 0) == {None}
+    await machine.close()
+
+
+async def test_an_xid_is_an_event_at_once_and_counts() -> None:
+    """The count is a reading like any other from the next tick on."""
+    nvml = FakeNvml()
+    machine = Machine(NvmlDriver(nvml))
+    told: list[float] = []
+    machine.notify(lambda: told.append(time.monotonic()))
+    await machine.collect()
+    nvml.events.put((1, pynvml.nvmlEventTypeXidCriticalError, 79))
+    while not told:
+        await asyncio.sleep(0.01)
+    tick = await machine.collect()
+
+    assert [(event.kind, event.code, event.gpu_uuid) for event in machine.events()] == [("xid", 79, nvml.gpus[1]["uuid"])]
+    assert tick.gpu[GPU.index("xid_errors_total")] == [0, 1]
+    await machine.close()
+
+
+async def test_without_a_driver_the_host_alone_is_read(tmp_path: Path) -> None:
+    """An empty /proc is absence with reasons, never a crash."""
+    machine = Machine(None, proc=tmp_path)
+    tick = await machine.collect()
+
+    assert tick.host == [None] * len(HOST)
+    assert set(tick.host_reasons) == {"unsupported"}
+    await machine.close()

@@ -1,0 +1,311 @@
+"""The sender against a real WebSocket server that plays the contract's other side."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agents import sender as sending
+from agents.clock import RealClock
+from agents.sender import Sender
+from agents.spool import BATCH, EVENT, Spool
+from tests.agents.server import TOKEN, Server, error, refuse, running, until
+from wire.codec import encode
+from wire.messages import Ack, Batch, Event, Hello, Processes, Refused
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests do not wait for real back-offs."""
+    monkeypatch.setattr(sending, "BACKOFF_FIRST_S", 0.02)
+    monkeypatch.setattr(sending, "BACKOFF_LAST_S", 0.2)
+    monkeypatch.setattr(sending, "REFUSED_BACKOFF_S", 0.3)
+    monkeypatch.setattr(sending.random, "uniform", lambda low, high: low * 0.1)
+
+
+class Agent:
+    """A spool and its sender, fed by hand."""
+
+    def __init__(self, spool: Spool, url: str, token: str = TOKEN, boot: str = "b0", as_text: bool = False) -> None:
+        self.spool = spool
+        self.boot = boot
+        self.sender = Sender(url, lambda: token, spool, RealClock(), as_text=as_text)
+        self.seq = 0
+        self.event_seq = 0
+        self.hello(boot)
+
+    def hello(self, boot: str) -> None:
+        """Begin under a new hello."""
+        self.boot, self.seq, self.event_seq = boot, 0, 0
+        self.spool.begin(Hello(node="n", boot=boot, agent_version="1", schema="s"))
+        self.sender.begin()
+
+    def batch(self, padding: int = 0) -> None:
+        """Make one batch."""
+        processes = Processes(pid=[1], name=["x" * padding], user=[""]) if padding else Processes()
+        batch = Batch(node="n", boot=self.boot, seq=self.seq, schema="s", t=1.8e9 + self.seq, processes=processes)
+        self.spool.append(BATCH, self.seq, encode(batch))
+        self.sender.offer(BATCH, self.seq)
+        self.seq += 1
+
+    def event(self) -> None:
+        """Make one event."""
+        event = Event(node="n", boot=self.boot, seq=self.event_seq, t=1.8e9, kind="xid", code=79)
+        self.spool.append(EVENT, self.event_seq, encode(event))
+        self.sender.offer(EVENT, self.event_seq)
+        self.event_seq += 1
+
+
+@contextlib.asynccontextmanager
+async def agent(spool: Spool, url: str, **options: object) -> AsyncIterator[Agent]:
+    """A running agent."""
+    made = Agent(spool, url, **options)  # type: ignore[arg-type]
+    task = asyncio.create_task(made.sender.run())
+    try:
+        yield made
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def seqs(server: Server) -> list[int]:
+    """The batches that arrived, in order."""
+    return [batch.seq for batch in server.batches]
+
+
+async def test_hello_comes_first_and_acked_batches_leave_the_spool() -> None:
+    """The plain case, in msgpack, with the token in the header."""
+    async with running() as server, agent(Spool(), server.url) as one:
+        one.batch()
+        one.event()
+        await until(lambda: one.spool.current.is_empty)
+
+        assert isinstance(server.frames[0], str)
+        assert isinstance(server.frames[1], bytes)
+        assert (len(server.hellos), seqs(server), len(server.events)) == (1, [0], 1)
+        assert one.sender.acked == 2
+
+
+async def test_debug_mode_speaks_json() -> None:
+    """Text frames of the same Structs."""
+    async with running() as server, agent(Spool(), server.url, as_text=True) as one:
+        one.batch()
+        await until(lambda: one.spool.current.is_empty)
+
+        assert all(isinstance(frame, str) for frame in server.frames)
+
+
+async def test_unacked_batches_are_sent_again_after_a_lost_connection() -> None:
+    """What was sent but not acked counts as not delivered; what was acked is not repeated."""
+    async with running() as server, agent(Spool(), server.url) as one:
+        one.batch()
+        await until(lambda: one.spool.current.is_empty)
+        server.acks = False
+        one.batch()
+        one.event()
+        await until(lambda: len(server.batches) == 2 and server.events)
+        server.acks = True
+        await server.drop()
+        await until(lambda: one.spool.current.is_empty)
+
+        assert seqs(server) == [0, 1, 1]
+        assert [event.seq for event in server.events] == [0, 0]
+        assert len(server.hellos) == 2
+
+
+async def test_live_batches_go_before_the_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an outage the newest second is not held up by the hour before it."""
+    monkeypatch.setattr(sending, "BACKLOG_PER_S", 50)
+    spool = Spool()
+    async with running() as server, agent(spool, server.url) as one:
+        for _ in range(100):
+            one.batch()
+        await until(lambda: len(server.batches) >= 3)
+        one.batch()
+        await until(lambda: 100 in seqs(server))
+
+        assert len(server.batches) < 60
+        await until(lambda: spool.current.is_empty)
+        assert sorted(seqs(server)) == list(range(101))
+
+
+async def test_refused_batches_are_dropped_and_counted_and_busy_ones_kept() -> None:
+    """A refusal for good costs that batch alone; `busy` costs time alone."""
+    busy = {2}
+
+    def answer(batch: Batch) -> Ack | None:
+        if batch.seq == 1:
+            return refuse(batch, "bad_time")
+        if batch.seq in busy:
+            busy.discard(batch.seq)
+            return refuse(batch, "busy")
+        return None
+
+    async with running() as server, agent(Spool(), server.url) as one:
+        server.on_batch = answer
+        for _ in range(4):
+            one.batch()
+        await until(lambda: one.spool.current.is_empty)
+
+        assert dict(one.sender.refused) == {"bad_time": 1}
+        assert sorted(seqs(server)) == [0, 1, 2, 2, 3]
+        assert one.sender.lost_some()
+        assert not one.sender.lost_some()
+
+
+async def test_a_busy_error_frame_keeps_the_batch_too() -> None:
+    """The server may say it as an error frame."""
+    first = iter([True])
+    async with running() as server, agent(Spool(), server.url) as one:
+        server.on_batch = lambda batch: error("busy", batch.seq) if next(first, False) else None
+        one.batch()
+        await until(lambda: one.spool.current.is_empty)
+
+        assert seqs(server) == [0, 0]
+        assert not one.sender.refused
+
+
+async def test_need_hello_is_answered_with_a_hello_and_the_batch_again() -> None:
+    """A server that forgot the schema learns it on the same connection."""
+    forgot = iter([True])
+    async with running() as server, agent(Spool(), server.url) as one:
+        server.on_batch = lambda batch: error("need_hello", batch.seq) if next(forgot, False) else None
+        one.batch()
+        await until(lambda: one.spool.current.is_empty)
+
+        assert len(server.hellos) == 2
+        assert server.connections == 1
+        assert seqs(server) == [0, 0]
+
+
+async def test_a_frame_over_the_limit_is_dropped_and_counted_before_it_is_sent() -> None:
+    """The others are unharmed."""
+    async with running() as server, agent(Spool(), server.url) as one:
+        one.batch(padding=300_000)
+        one.batch()
+        await until(lambda: one.spool.current.is_empty)
+
+        assert dict(one.sender.refused) == {"too_large": 1}
+        assert seqs(server) == [1]
+
+
+async def test_a_close_over_a_frames_size_costs_the_largest_one() -> None:
+    """A server with a smaller limit closes the socket: that batch must not come again for ever."""
+    async with running(max_size=10_000) as server, agent(Spool(), server.url) as one:
+        one.batch(padding=20_000)
+        one.batch()
+        await until(lambda: one.spool.current.is_empty)
+
+        assert dict(one.sender.refused) == {"too_large": 1}
+        assert 1 in seqs(server)
+
+
+async def test_a_wrong_token_is_said_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """HTTP 403 is no reason to fill the log, nor to give up: the token may be issued later."""
+    with caplog.at_level(logging.INFO, "agents.sender"):
+        async with running() as server, agent(Spool(), server.url, token="wrong") as one:
+            one.batch()
+            await asyncio.sleep(0.5)
+
+            assert server.connections == 0
+            assert not one.spool.current.is_empty
+    refusals = [record for record in caplog.records if "HTTP 403" in record.getMessage()]
+    assert len(refusals) == 1
+    assert refusals[0].levelno == logging.ERROR
+
+
+async def test_it_waits_for_a_server_that_is_not_there_yet(caplog: pytest.LogCaptureFixture) -> None:
+    """One warning, then patience, then everything arrives."""
+    async with running() as server:
+        port = int(server.url.split(":")[2].split("/")[0])
+    with caplog.at_level(logging.INFO, "agents.sender"):
+        async with agent(Spool(), f"ws://127.0.0.1:{port}/ws/agent/") as one:
+            one.batch()
+            await asyncio.sleep(0.3)
+            async with running(port) as late:
+                await until(lambda: one.spool.current.is_empty)
+                assert seqs(late) == [0]
+    assert sum("Connect call failed" in record.getMessage() for record in caplog.records) == 1
+
+
+async def test_an_earlier_run_is_delivered_under_its_own_hello_after_the_live_one(tmp_path: Path) -> None:
+    """Boots keep their seqs; nothing acked comes twice, nothing unacked is forgotten."""
+    async with running() as server:
+        async with agent(Spool(tmp_path), server.url, boot="old") as one:
+            one.batch()
+            await until(lambda: one.spool.current.is_empty)
+            server.acks = False
+            one.batch()
+            one.event()
+            await until(lambda: len(server.batches) == 2)
+            one.spool.close()
+        server.acks = True
+        async with agent(Spool(tmp_path), server.url, boot="new") as two:
+            two.batch()
+            await until(lambda: two.spool.current.is_empty and not two.spool.earlier())
+            two.spool.close()
+
+    assert [hello.boot for hello in server.hellos] == ["old", "new", "old"]
+    assert [(batch.boot, batch.seq) for batch in server.batches[2:]] == [("new", 0), ("old", 1)]
+    assert [(event.boot, event.seq) for event in server.events] == [("old", 0), ("old", 0)]
+    assert list(tmp_path.glob("*.spool")) == []
+
+
+async def test_an_earlier_run_that_the_server_cannot_take_is_given_up_and_counted(tmp_path: Path) -> None:
+    """Its hello may name metrics that no longer exist; the live node is unharmed."""
+    old = Spool(tmp_path)
+    made = Agent(old, "ws://127.0.0.1:1/", boot="old")
+    made.batch()
+    old.close()
+    async with running() as server, agent(Spool(tmp_path), server.url, boot="new") as one:
+        server.on_hello = lambda hello: error("unknown_metric") if hello.boot == "old" else None
+        one.batch()
+        await until(lambda: one.spool.current.is_empty and not one.spool.earlier())
+
+        assert dict(one.sender.refused) == {"unknown_metric": 1}
+        assert [batch.boot for batch in server.batches] == ["new"]
+        one.spool.close()
+
+
+async def test_a_new_hello_makes_a_new_connection() -> None:
+    """Columns follow the hello: what was made under the one before is delivered under it."""
+    async with running() as server, agent(Spool(), server.url) as one:
+        server.acks = False
+        one.batch()
+        await until(lambda: server.batches)
+        server.acks = True
+        one.hello("b1")
+        one.batch()
+        await until(lambda: one.spool.current.is_empty and not one.spool.earlier())
+
+        assert [hello.boot for hello in server.hellos] == ["b0", "b1", "b0"]
+        assert [(batch.boot, batch.seq) for batch in server.batches] == [("b0", 0), ("b1", 0), ("b0", 0)]
+
+
+async def test_events_that_are_refused_leave_too() -> None:
+    """Their seqs are their own: a refused event 0 leaves batch 0 alone."""
+    async with running() as server, agent(Spool(), server.url) as one:
+        server.acks = False
+        one.batch()
+        one.event()
+        await until(lambda: server.events)
+        for socket in server.open:
+            await socket.send(encode(Ack(boot="b0", events_refused=[Refused(0, "malformed")])))
+        await until(lambda: not one.spool.current.pending(EVENT))
+
+        assert one.spool.current.pending(BATCH) == [0]
+        assert dict(one.sender.refused) == {"malformed": 1}
+
+
+async def test_frames_that_are_no_message_do_not_end_the_agent() -> None:
+    """A server gone mad costs the connection, and the next one is tried."""
+    async with running() as server, agent(Spool(), server.url) as one:
+        await until(lambda: server.open)
+        for socket in set(server.open):
+            await socket.send(b"\xff\xff")
+        await until(lambda: server.connections == 2)
+        one.batch()
+        await until(lambda: one.spool.current.is_empty)
