@@ -48,7 +48,7 @@ UNITS: Final = (
     "nvlink_share", "pcie_share",
 )  # fmt: skip
 
-DECISIVE: Final = 0.3  # a phase of evaluation or saving in a healthy job stays below; near_oom's launch gaps are 0.55
+DECISIVE: Final = 0.35  # the wind-down of a healthy job 0.27; launch gaps of a small transformer 0.52, of LSTM cells 0.50
 BUSY_AT_ALL: Final = 0.005  # an idle context: 0.0001; the thinnest workload recorded: 0.057
 SAVING_BYTES_PER_S: Final = 20e6  # logs and metrics: below 1e6; a 9 GB torch.save: 770e6
 COPY_LINK: Final = 0.05  # H2D of training images at full speed: 0.04 in bursts; pageable copies back to back: 0.30

@@ -41,13 +41,20 @@ class Frames:
     node: pl.DataFrame
 
 
-def features(window: Window, patience_s: float = 2.0, *, from_start: bool = False, min_samples: int = MIN_SAMPLES) -> Frames:
+def features(
+    window: Window,
+    patience_s: float = 2.0,
+    *,
+    from_start: bool = False,
+    min_samples: int = MIN_SAMPLES,
+    min_coverage: float = MIN_COVERAGE,
+) -> Frames:
     """The features of every GPU, job and node of `window`; see `samples.Span` for patience_s and from_start."""
     facts = facts_of(window)
     samples, holders = judged(window, facts, Span(patience_s, from_start))
     gpu = facts.join(_of_samples(samples), on="gpu", how="left").join(_of_holders(holders), on="gpu", how="left")
     gpu = gpu.join(_of_host(window, facts, gpu), on="node", how="left")
-    gpu = _derived(gpu, min_samples)
+    gpu = _derived(gpu, min_samples, min_coverage)
     gpu = bottleneck.with_shares(gpu)
     gpu = _beside_peers(gpu)
     job = bottleneck.of_jobs(gpu)
@@ -184,7 +191,7 @@ def _of_host(window: Window, facts: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataF
     )
 
 
-def _derived(gpu: pl.DataFrame, min_samples: int) -> pl.DataFrame:
+def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float) -> pl.DataFrame:
     """Ratios and judgements that need several columns."""
     busy = pl.col("busy")
     length = pl.col("until_t") - pl.col("from_t")
@@ -232,7 +239,7 @@ def _derived(gpu: pl.DataFrame, min_samples: int) -> pl.DataFrame:
     )
     return gpu.with_columns(
         **{f"{name}_when_busy": whole.then(pl.col(name) / busy).clip(0, 1) for name in bottleneck.UNITS},
-        evaluated=((pl.col("samples") >= min_samples) & (pl.col("coverage") >= MIN_COVERAGE) & busy.is_not_null()).fill_null(
+        evaluated=((pl.col("samples") >= min_samples) & (pl.col("coverage") >= min_coverage) & busy.is_not_null()).fill_null(
             False
         ),
     )

@@ -59,6 +59,9 @@ def from_recording(recording: Recording) -> Window:
         host_rows.append({"node": 0, "t": sample.t, **_host(sample.host)})
     indices = sorted({gpu.index for gpu in recording.header.gpus} | {row["gpu"] for row in gpu_rows})
     constants = {gpu.index: gpu for gpu in recording.header.gpus}
+    # What a bare header leaves out, the samples tell.
+    sizes = {row["gpu"]: row.get("mem_total_bytes") for row in gpu_rows}
+    cores = max((len(v) for s in recording.samples if isinstance(v := s.host.get("cpu_pct_per_core"), list)), default=0) or None
     facts = []
     for index in indices:
         card = constants.get(index)
@@ -67,7 +70,8 @@ def from_recording(recording: Recording) -> Window:
         row["compute_capability"] = card.compute_capability if card else None
         for name in CONSTANTS:
             row[name] = _positive(getattr(card, name, None))
-        row["cores"] = _positive(recording.header.host.cores)
+        row["mem_total_bytes"] = row["mem_total_bytes"] or sizes.get(index)
+        row["cores"] = _positive(recording.header.host.cores) or cores
         row["host_mem_total_bytes"] = _positive(recording.header.host.mem_total_bytes)
         facts.append(row)
     return Window(

@@ -11,8 +11,9 @@ from advisor.frames import from_recording
 from advisor.rule import load
 from wire.recording import Recording
 
-MIN_SAMPLES: Final = 3
-"""A recording is short on purpose; below 20 samples its confidence is lowered instead of saying nothing."""
+MIN_SAMPLES: Final = 2
+MIN_COVERAGE: Final = 0.5
+"""A recording is short and cannot be waited for: with few samples its confidence is lowered instead of saying nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Judgement:
 
 def judge(recording: Recording, patience_s: float = 2.0) -> Judgement:
     """The diagnosis and findings of the steady part of `recording`; RecordingError when a sample cannot be one."""
-    frames = features(from_recording(recording), patience_s, from_start=True, min_samples=MIN_SAMPLES)
+    frames = features(from_recording(recording), patience_s, from_start=True, min_samples=MIN_SAMPLES, min_coverage=MIN_COVERAGE)
     evaluation = evaluate(load(), frames)
     jobs = [diagnosis for diagnosis in diagnose(frames) if diagnosis.scope == "job"]
     if not jobs:

@@ -194,12 +194,15 @@ def _cuts(gpu: pl.DataFrame, by_pid: pl.DataFrame, facts: pl.DataFrame, span: Sp
     seen = seen.with_columns(began=began, ended=ended).filter(pl.col("began") | pl.col("ended"))
     if seen.is_empty():
         return pl.DataFrame(schema={"gpu": pl.Int64, "start_t": pl.Float64, "end_t": pl.Float64})
-    starts = _first_sustained(gpu.join(seen.filter("began").select("gpu"), on="gpu", how="semi"))
+    alive = gpu.join(seen.filter("began").select("gpu", "until_t"), on="gpu").filter(
+        pl.col("until_t").is_null() | (pl.col("t") <= pl.col("until_t"))
+    )
+    starts = _first_sustained(alive)
     return seen.join(starts, on="gpu", how="left").select(
         "gpu",
         start_t=pl.when("began").then(
             pl.when(pl.col("sustained_t").is_not_null())
-            .then(pl.min_horizontal(pl.col("sustained_t") + span.patience_s, "last_t"))
+            .then(pl.min_horizontal(pl.col("sustained_t") + span.patience_s, pl.coalesce("until_t", "last_t")))
             .otherwise(pl.min_horizontal(pl.coalesce("held_t", "first_t") + span.patience_s, "last_t"))
         ),
         end_t=pl.when("ended").then("until_t"),

@@ -20,8 +20,8 @@ RULE = Rule(
         Need(("busy", "nvlink_bytes_per_s", "tensor_active"), "medium"),
         Need(("busy", "pcie_tx_bytes_per_s", "tensor_active"), "low"),
     ),
-    opens=(c.working_gpus >= 2) & (c.share_communication >= 0.3),
-    clears=c.share_communication < 0.2,
+    opens=(c.working_gpus >= 2) & (c.share_communication >= 0.35),
+    clears=c.share_communication < 0.22,
     yields_to=("rank-straggler",),
     title=_("Communication between GPUs is exposed instead of hidden behind compute"),
     summary=_(
@@ -29,7 +29,7 @@ RULE = Rule(
         " {nvlink_share:.0%} of its peak while the tensor cores are active {tensor_active:.1%}."
     ),
     evidence=(
-        Show("share_communication", "ratio", ">=", 0.3),
+        Show("share_communication", "ratio", ">=", 0.35),
         Show("nvlink_bytes_per_s", "bytes_per_second"),
         Show("nvlink_share", "ratio"),
         Show("pcie_tx_bytes_per_s", "bytes_per_second"),

@@ -18,10 +18,10 @@ RULE = Rule(
     severity="warn",
     bottleneck="data",
     needs=(Need(("busy", "main_cores", "free_cores", "cores")),),
-    opens=(c.share_data >= 0.25)
+    opens=(c.share_data >= 0.35)
     & ((c.free_cores < 2) | (c.free_cores < 0.5 * _INPUT_CORES))
     & (c.iowait_cores.fill_null(0) < 0.25 * _INPUT_CORES),
-    clears=c.share_data < 0.15,
+    clears=c.share_data < 0.22,
     yields_to=("storage-throughput-bound", "dataloader-oversubscribed", "dataloader-too-few-workers"),
     title=_("Decoding and augmentation saturate the CPU"),
     summary=_(
@@ -29,7 +29,7 @@ RULE = Rule(
         " workers would not help."
     ),
     evidence=(
-        Show("share_data", "ratio", ">=", 0.25),
+        Show("share_data", "ratio", ">=", 0.35),
         Show("cpu_busy_cores", "cores"),
         Show("free_cores", "cores"),
         Show("cores", "cores"),

@@ -12,16 +12,16 @@ from advisor.text import _
 
 c = pl.col
 
-_INPUT_CORES = pl.max_horizontal(c.children_cores, c.main_cores)
+_INPUT_CORES = pl.max_horizontal(c.children_cores, c.main_cores, pl.lit(1.0))
 
 RULE = Rule(
     id="dataloader-too-few-workers",
     scope="job",
     severity="warn",
     bottleneck="data",
-    needs=(Need(("busy", "main_cores", "free_cores")),),
-    opens=(c.share_data >= 0.25) & (c.free_cores >= 2) & (c.free_cores >= 0.5 * _INPUT_CORES),
-    clears=c.share_data < 0.15,
+    needs=(Need(("busy", "main_cores", "free_cores")), Need(("busy", "free_cores"), "low")),
+    opens=(c.share_data >= 0.35) & (c.free_cores >= 2) & (c.free_cores >= 0.5 * _INPUT_CORES),
+    clears=c.share_data < 0.22,
     yields_to=("storage-throughput-bound", "dataloader-oversubscribed"),
     title=_("The GPU waits for the data loader while CPU cores sit free"),
     summary=_(
@@ -29,7 +29,7 @@ RULE = Rule(
         " cores and its main thread {main_cores:.1f}; {free_cores:.0f} of the node's {cores:.0f} cores were free."
     ),
     evidence=(
-        Show("share_data", "ratio", ">=", 0.25),
+        Show("share_data", "ratio", ">=", 0.35),
         Show("free_cores", "cores", ">=", 2.0),
         Show("children", "processes"),
         Show("children_cores", "cores"),

@@ -17,8 +17,8 @@ RULE = Rule(
     severity=pl.when(c.share_copy >= 0.5).then(pl.lit("warn")).otherwise(pl.lit("advice")),
     bottleneck="copy",
     needs=(Need(("busy", "pcie_rx_bytes_per_s", "copy_rate_share")),),
-    opens=(c.share_copy >= 0.25) & (c.copy_rate_share < 0.48),
-    clears=(c.share_copy < 0.15) | (c.copy_rate_share >= 0.55),
+    opens=(c.share_copy >= 0.35) & (c.copy_rate_share < 0.48),
+    clears=(c.share_copy < 0.22) | (c.copy_rate_share >= 0.55),
     unless=(c.host_mem_share >= 0.9) | (c.ranks_talk_over_pcie.fill_null(False)),
     yields_to=("pcie-link-degraded",),
     title=_("Copies between host and GPU are pageable or not overlapped"),
@@ -27,7 +27,7 @@ RULE = Rule(
         " link ({pcie_rx_bytes_per_s:.3g} bytes/s to the GPU, {pcie_tx_bytes_per_s:.3g} back)."
     ),
     evidence=(
-        Show("share_copy", "ratio", ">=", 0.25),
+        Show("share_copy", "ratio", ">=", 0.35),
         Show("copy_rate_share", "ratio", "<", 0.48),
         Show("pcie_rx_bytes_per_s", "bytes_per_second"),
         Show("pcie_tx_bytes_per_s", "bytes_per_second"),

@@ -18,8 +18,8 @@ RULE = Rule(
     severity="advice",
     bottleneck="launch",
     needs=(Need(("busy", "main_cores", "sm_active")), Need(("busy", "main_cores"), "medium"), Need(("busy",), "low")),
-    opens=(c.share_launch >= 0.25) & (c.bottleneck == "launch"),
-    clears=c.share_launch < 0.18,
+    opens=(c.share_launch >= 0.35) & (c.bottleneck == "launch"),
+    clears=c.share_launch < 0.22,
     yields_to=("gpu-co-tenant-contention",),
     title=_("The GPU waits for the CPU to launch small kernels"),
     summary=_(
@@ -27,7 +27,7 @@ RULE = Rule(
         " ({main_cores:.2f} cores) prepared the next kernels. Nothing else explains the gaps."
     ),
     evidence=(
-        Show("share_launch", "ratio", ">=", 0.25),
+        Show("share_launch", "ratio", ">=", 0.35),
         Show("busy", "ratio"),
         Show("main_cores", "cores"),
         Show("sm_active", "ratio"),

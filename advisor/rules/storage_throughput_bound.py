@@ -19,17 +19,17 @@ RULE = Rule(
     severity="warn",
     bottleneck="data",
     needs=(Need(("busy", "iowait_cores", "disk_read_bytes_per_s")),),
-    opens=(c.share_data >= 0.25)
+    opens=(c.share_data >= 0.35)
     & (c.disk_read_bytes_per_s >= 1e6)
     & (c.iowait_cores >= 0.15 * pl.min_horizontal(_READERS, pl.max_horizontal(c.children_cores * 4, pl.lit(1.0)))),
-    clears=(c.share_data < 0.15) | (c.iowait_cores < 0.05 * _READERS),
+    clears=(c.share_data < 0.22) | (c.iowait_cores < 0.05 * _READERS),
     title=_("Reading from storage limits the job"),
     summary=_(
         "For {share_data:.0%} of the time the GPU had no batch. {iowait_cores:.1f} cores' worth of processes waited for the disk,"
         " which delivered {disk_read_bytes_per_s:.3g} bytes/s."
     ),
     evidence=(
-        Show("share_data", "ratio", ">=", 0.25),
+        Show("share_data", "ratio", ">=", 0.35),
         Show("iowait_cores", "cores"),
         Show("disk_read_bytes_per_s", "bytes_per_second", ">=", 1e6),
         Show("children", "processes"),
