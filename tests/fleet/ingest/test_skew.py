@@ -1,0 +1,40 @@
+"""A node's clock is judged by its quickest batches; a backlog says nothing of it."""
+
+from fleet.ingest.accept import Skew
+
+
+def test_delay_does_not_look_like_a_wrong_clock() -> None:
+    """Of batches that took 0.1 to 30 s the quickest tells the skew."""
+    skew = Skew()
+    for second, delay in enumerate((30.0, 5.0, 0.1, 12.0)):
+        skew.learn(1000.0 + second + 2.5 - delay, 1000.0 + second)
+
+    assert skew.value is not None
+    assert abs(skew.value - 2.4) < 1e-6
+
+
+def test_a_backlog_beside_live_data_changes_nothing() -> None:
+    """Batches of hours ago are late, not a clock that is hours behind."""
+    skew = Skew()
+    skew.learn(1000.0, 1000.0)
+    skew.learn(1000.0 - 7200, 1001.0)
+
+    assert skew.value == 0.0
+
+
+def test_a_backlog_alone_tells_nothing() -> None:
+    """Until something is live there is no estimate."""
+    skew = Skew()
+    skew.learn(1000.0, 90_000.0)
+
+    assert skew.value is None
+
+
+def test_a_clock_that_was_set_right_is_forgotten_within_minutes() -> None:
+    """The largest of the last two minutes counts, not of all time."""
+    skew = Skew()
+    skew.learn(1050.0, 1000.0)
+    for second in range(1, 130):
+        skew.learn(1000.0 + second, 1000.0 + second)
+
+    assert skew.value == 0.0
