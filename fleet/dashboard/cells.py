@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from django.db.models import QuerySet
@@ -49,7 +50,7 @@ def reasons(absences: Iterable[Absence]) -> dict[tuple[int | None, str], str]:
 
 def open_absences(node_id: int) -> QuerySet[Absence]:
     """What the node or its GPUs cannot say at present."""
-    return Absence.objects.filter(node_id=node_id, until=None).order_by("metric", "gpu__index")
+    return Absence.objects.filter(node_id=node_id, until=None).select_related("gpu").order_by("metric", "gpu__index")
 
 
 def cells(
@@ -67,3 +68,31 @@ def cells(
             reason = why.get((gpu_id, name), str(words.NOT_MEASURED))
         made.append(Cell(name, words.metric(name, scope), BY_KEY[f"{scope}.{name}"].unit, value, reason))
     return made
+
+
+def absence_rows(absences: Iterable[Absence], gpus: int = 1) -> list[dict[str, Any]]:
+    """Absences of one reason on the same GPUs (of `gpus` in all) drawn together: `metrics`, `reason`, `indices`, `since`."""
+    indices: dict[tuple[str, str, bool], list[int]] = {}
+    since: dict[tuple[str, str, bool], datetime] = {}
+    for absence in absences:
+        key = (absence.metric, absence.reason, absence.gpu_id is None)
+        since[key] = min(absence.since, since.get(key, absence.since))
+        indices.setdefault(key, [])
+        if absence.gpu is not None:
+            indices[key].append(absence.gpu.index)
+    rows: dict[tuple[str, tuple[int, ...], bool], dict[str, Any]] = {}
+    for (metric, reason, host), of in indices.items():
+        row = rows.setdefault(
+            (reason, tuple(of), host),
+            {
+                "metrics": [],
+                "reason": words.word(words.REASON, reason),
+                "host": host,
+                "all": not host and len(of) == gpus,
+                "indices": of,
+                "since": since[metric, reason, host],
+            },
+        )
+        row["metrics"].append(words.metric(metric, "host" if host else "gpu"))
+        row["since"] = min(row["since"], since[metric, reason, host])
+    return list(rows.values())

@@ -92,10 +92,15 @@ def _line(name: str, values: pl.Series, unit: str, grid: tuple[int, int], place:
     }
 
 
-def _axis(unit: str, values: Iterable[pl.Series]) -> FigureDict:
-    form = FORMS.get(unit, Form())
-    peaks = [float(peak) * form.scale for series in values if isinstance(peak := series.max(), int | float)]
-    top = max([*peaks, form.top or 0, 1e-9]) * 1.04
+def _axis(values: Iterable[tuple[str, pl.Series]]) -> FigureDict:
+    """An axis from zero to a little over the peak of `values`, each with its unit; they share one form."""
+    form = Form()
+    top = 1e-9
+    for unit, series in values:
+        form = FORMS.get(unit, Form())
+        peak = series.max()
+        top = max(top, form.top or 0, float(peak) * form.scale if isinstance(peak, int | float) else 0)
+    top *= 1.04
     return {"range": [0, top], "tickformat": form.tick, "ticksuffix": form.suffix, "rangemode": "tozero", "fixedrange": True}
 
 
@@ -129,8 +134,7 @@ def gpu_figures(frame: pl.DataFrame, start: int, end: int, step_s: int) -> dict[
             shown = [name for name in names if name in rows.columns and rows[name].null_count() < rows.height]
             if not shown:
                 continue
-            unit = BY_KEY[f"gpu.{names[0]}"].unit
-            axes[key] = _axis(unit, (rows[name] for name in shown))
+            axes[key] = _axis((BY_KEY[f"gpu.{name}"].unit, rows[name]) for name in shown)
             if axis == "y2":
                 axes[key] |= {"overlaying": "y", "side": "right", "showgrid": False}
             for name in shown:
@@ -150,14 +154,15 @@ def evidence_figure(
     columns = [(name, on_grid(frame, start, end, step_s)) for name, frame in lines if metric in frame.columns]
     shown = [(name, rows[metric]) for name, rows in columns if rows[metric].null_count() < rows.height]
     data = [_line(name, values, unit, grid, place) for place, (name, values) in enumerate(shown)]
-    layout = _layout(start, end, yaxis=_axis(unit, (values for _, values in shown)))
+    layout = _layout(start, end, yaxis=_axis((unit, values) for _, values in shown))
     moments = [(name, datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")) for name, at in marks.items()]
+    sides = ["right" if at > (start + 2 * end) / 3 else "left" for at in marks.values()]
     layout["shapes"] = [
         {"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 1, "dash": "dash"}}
         for _, at in moments
     ]
     layout["annotations"] = [
-        {"x": at, "yref": "paper", "y": 1, "yanchor": "top", "xanchor": "left", "showarrow": False, "text": name}
-        for name, at in moments
+        {"x": at, "yref": "paper", "y": 1, "yanchor": "top", "xanchor": side, "showarrow": False, "text": name}
+        for (name, at), side in zip(moments, sides, strict=True)
     ]
     return {"data": data, "layout": layout}

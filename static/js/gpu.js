@@ -7,12 +7,12 @@ connect({ subscribe: "gpu", id: Number(now.dataset.gpu) }, (frame) => fill(now, 
 
 const charts = document.getElementById("charts");
 const missing = document.getElementById("missing");
-const hours = document.getElementById("hours");
+const spans = document.getElementById("spans");
 
 async function load() {
-  const chosen = hours.querySelector('[aria-pressed="true"]').dataset.hours;
+  const chosen = spans.querySelector('[aria-pressed="true"]').dataset.minutes;
   try {
-    const answer = await fetch(`${charts.dataset.url}?hours=${chosen}`);
+    const answer = await fetch(`${charts.dataset.url}?minutes=${chosen}`);
     if (!answer.ok) throw new Error(answer.statusText);
     const { figures, missing: lines } = await answer.json();
     for (const [slug, figure] of Object.entries(figures)) {
@@ -31,10 +31,10 @@ async function turn() {
   setTimeout(turn, 10000);
 }
 
-hours.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-hours]");
+spans.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-minutes]");
   if (!button) return;
-  for (const other of hours.children) other.setAttribute("aria-pressed", String(other === button));
+  for (const other of spans.children) other.setAttribute("aria-pressed", String(other === button));
   load();
 });
 turn();

@@ -10,8 +10,8 @@ const scaled = (value, base, names) => {
   while (Math.abs(value) >= base * 0.9995 && step < names.length - 1) { value /= base; step += 1; }
   return (step ? digits(value) : grouped(value, 0)) + SPACE + names[step];
 };
-const percent = (value) => grouped(value, Math.abs(value) > 0 && Math.abs(value) < 9.95 ? 1 : 0).replace(/,/g, "") + SPACE + "%";
-const count = (value) => grouped(value, Number.isInteger(value) ? 0 : 1);
+const percent = (value) => value > 0 && value < 0.05 ? `< 0.1${SPACE}%` : grouped(value, Math.abs(value) > 0 && Math.abs(value) < 9.95 ? 1 : 0).replace(/,/g, "") + SPACE + "%";
+const count = (value) => grouped(value, Number.isInteger(value) ? 0 : Math.abs(value) >= 1 ? 1 : 2);
 const writers = {
   percent,
   ratio: (value) => percent(value * 100),

@@ -69,6 +69,8 @@ def percent(value: Readable) -> str:
     number = _number(value)
     if number is None:
         return ABSENT
+    if 0 < number < 0.05:  # little is not nothing
+        return f"< 0.1{SPACE}%"
     places = 1 if 0 < abs(number) < 9.95 else 0
     return f"{number:.{places}f}{SPACE}%"
 
@@ -96,11 +98,11 @@ def celsius(value: Readable) -> str:
 
 @register.filter
 def count(value: Readable) -> str:
-    """A plain number with thousands separated; fractions with one decimal."""
+    """A plain number with thousands separated; fractions with one decimal, under one with two."""
     number = _number(value)
     if number is None:
         return ABSENT
-    return f"{number:,.0f}" if number.is_integer() else f"{number:,.1f}"
+    return f"{number:,.0f}" if number.is_integer() else f"{number:,.{1 if abs(number) >= 1 else 2}f}"
 
 
 @register.filter

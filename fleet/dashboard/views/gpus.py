@@ -1,7 +1,7 @@
 """One GPU: charts, bottleneck, identity, what it cannot say, its findings."""
 
 import time
-from typing import Any
+from typing import Any, Final
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -10,12 +10,14 @@ from django.views.decorators.http import require_safe
 
 from fleet.dashboard import cells, charts, readings, words
 from fleet.dashboard.listing import OPEN, line
+from fleet.dashboard.templatetags.units import duration
 from fleet.findings.models import Diagnosis
 from fleet.inventory.models import Gpu
 from fleet.store.series import StoreError, store
 
-HOURS = {1: 10, 6: 60, 24: 240}
-"""How far back a chart may look, and the seconds of one bucket there."""
+SPANS: Final = {10: 2, 60: 10, 360: 60, 1440: 240}
+"""How many minutes back a chart may look, and the seconds of one bucket there."""
+HOUR: Final = 60
 
 
 @login_required
@@ -39,16 +41,9 @@ def gpu(request: HttpRequest, gpu_id: int) -> HttpResponse:
             "now": cells.cells("gpu", cells.GPU_COLUMNS, row or None, cells.reasons(absences), found.pk, stale),
             "diagnosis": diagnosis(getattr(found, "diagnosis", None)),
             "charts": charts.GPU_CHARTS,
-            "hours": list(HOURS),
-            "absences": [
-                {
-                    "metric": words.metric(row.metric),
-                    "name": row.metric,
-                    "reason": words.word(words.REASON, row.reason),
-                    "row": row,
-                }
-                for row in absences
-            ],
+            "spans": [(minutes, duration(minutes * 60)) for minutes in SPANS],
+            "hour": HOUR,
+            "absences": cells.absence_rows(absences),
             "findings": [line(finding) for finding in found.findings.filter(OPEN).select_related("node")],
         },
     )
@@ -76,13 +71,13 @@ def diagnosis(row: Diagnosis | None) -> dict[str, Any] | None:
 @login_required
 @require_safe
 def series(request: HttpRequest, gpu_id: int) -> JsonResponse:
-    """The figures of the last hour (or `hours`), for Plotly; `missing` says why a line is not there."""
+    """The figures of the last hour (or `minutes`), for Plotly; `missing` says why a line is not there."""
     found = get_object_or_404(Gpu, pk=gpu_id)
-    asked = request.GET.get("hours", "1")
-    hours = int(asked) if asked.isdecimal() and int(asked) in HOURS else 1
-    step_s = HOURS[hours]
+    asked = request.GET.get("minutes", "")
+    minutes = next((minutes for minutes in SPANS if str(minutes) == asked), HOUR)
+    step_s = SPANS[minutes]
     end = int(time.time())
-    start = end - hours * 3600
+    start = end - minutes * 60
     try:
         frame = store().series("gpu", found.pk, charts.GPU_METRICS, start, end, step_s)
     except StoreError:

@@ -26,7 +26,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             open_findings=Count("findings", filter=Q(findings__resolved_at=None, findings__condition__in=("firing", "noisy")))
         )
     )
-    absences = list(cells.open_absences(found.pk).select_related("gpu"))
+    absences = list(cells.open_absences(found.pk))
     stale = found.is_stale
     ids = [gpu.pk for gpu in gpus]
     return render(
@@ -43,7 +43,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             "processes": [] if stale else process_rows(gpus),
             "findings": grouped(found.findings.filter(OPEN)),
             "events": event_rows(found),
-            "absences": absence_rows(absences),
+            "absences": cells.absence_rows(absences, len(gpus)),
             "refusals": [
                 {"row": row, "means": words.word(words.REFUSAL, row.code)}
                 for row in Refusal.objects.filter(node_name=found.name).order_by("-total")
@@ -104,25 +104,3 @@ def event_rows(node: Node) -> list[dict[str, Any]]:
     """The newest events."""
     events = node.events.select_related("gpu")[:EVENTS_SHOWN]
     return [{"event": event, "kind": words.word(words.EVENT, event.kind)} for event in events]
-
-
-def absence_rows(absences: list[Absence]) -> list[dict[str, Any]]:
-    """Absences of one metric for one reason drawn together, with the GPUs that they are of."""
-    rows: dict[tuple[bool, str, str], dict[str, Any]] = {}
-    for absence in absences:
-        scope = "gpu" if absence.gpu_id else "host"
-        key = (bool(absence.gpu_id), absence.metric, absence.reason)
-        row = rows.setdefault(
-            key,
-            {
-                "metric": words.metric(absence.metric, scope),
-                "name": absence.metric,
-                "reason": words.word(words.REASON, absence.reason),
-                "since": absence.since,
-                "indices": [],
-            },
-        )
-        row["since"] = min(row["since"], absence.since)
-        if absence.gpu is not None:
-            row["indices"].append(absence.gpu.index)
-    return list(rows.values())

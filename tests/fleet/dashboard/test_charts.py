@@ -36,6 +36,7 @@ def test_units_are_scaled_for_the_axis() -> None:
     figures = charts.gpu_figures(frame, 0, 10, 10)
 
     assert figures["activity"]["data"][0]["y"] == [0.5]
+    assert figures["activity"]["layout"]["yaxis"]["range"] == [0, 1.04]
     assert figures["memory"]["data"][0]["y"] == [3]
     assert figures["traffic"]["data"][0]["y"] == [2.5]
     assert figures["power"]["data"][0]["yaxis"] == "y2"
