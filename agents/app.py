@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from agents import loop
 from agents.clock import Clock, RealClock
@@ -85,11 +85,12 @@ async def _serve(nodes: Sequence[NodeLoop], clock: Clock) -> bool:
     for node in nodes:
         if node.sender is not None:
             node.sender.stop()
-    closing = asyncio.gather(*(node.source.close() for node in nodes), return_exceptions=True)
-    await asyncio.wait((*senders, closing), timeout=CLOSE_S / 2)
+    closing: asyncio.Future[Any] = asyncio.gather(*(node.source.close() for node in nodes), return_exceptions=True)
+    left: list[asyncio.Future[Any]] = [*senders, closing]
+    await asyncio.wait(left, timeout=CLOSE_S / 2)
     for task in tasks:
         task.cancel()
-    await asyncio.wait((*tasks, closing), timeout=CLOSE_S / 2)
+    await asyncio.wait([*left, ticking, ended], timeout=CLOSE_S / 2)
     for node in nodes:
         node.spool.close()
     for task in failed:

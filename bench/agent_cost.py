@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -218,7 +218,7 @@ def breakdown(rounds: int = 20) -> None:
         for collector in collectors:
             collector.collect(0.0)
         time.sleep(0.2)
-        spent: Counter[str] = Counter()
+        spent: defaultdict[str, float] = defaultdict(float)
         for number in range(rounds):
             for collector in collectors:
                 began = time.thread_time()

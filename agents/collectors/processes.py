@@ -30,7 +30,8 @@ _SCAN_MAX_S: Final = 60.0
 
 _INTERPRETER: Final = re.compile(r"(?:python|pypy|pt_main_thread|bash|sh|dash|perl|ruby|node|julia|java|Rscript)[\d.]*w?")
 _SAFE: Final = re.compile(r"[\w.+-]{1,64}")
-_WITH_VALUE: Final = ("-W", "-X", "-m", "-c", "--check-hash-based-pycs")
+_INLINE: Final = re.compile(r"-[A-Za-z]*c")  # the next argument is a program, not a file
+_WITH_VALUE: Final = ("-W", "-X", "--check-hash-based-pycs")
 
 
 @dataclass(slots=True)
@@ -205,7 +206,7 @@ def program(words: list[str]) -> str | None:
         if word == "-m":
             module = next(rest, "")
             return module if _SAFE.fullmatch(module) else None
-        if word == "-c":
+        if _INLINE.fullmatch(word):
             return None
         if word in _WITH_VALUE:
             next(rest, None)

@@ -1,0 +1,125 @@
+"""The host's readings from a /proc made of files."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agents.collectors.host import HOST_METRICS, POSITION, HostCollector, facts
+from tests.agents.proc import Proc
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Proc:
+    """A host of two cores."""
+    made = Proc(tmp_path)
+    made.stat((100, 50, 800, 50), (0, 0, 1000, 0))
+    made.meminfo(1000, 400)
+    made.diskstats(sda=(10, 20), sda1=(10, 20), nvme0n1=(1, 2), nvme0n1p1=(1, 2), dm=(9, 9), loop0=(5, 5))
+    made.net(lo=(7, 7), eth0=(100, 200), veth12ab=(50, 60), docker0=(50, 60), ib0=(1000, 2000))
+    return made
+
+
+def reading(host: HostCollector, name: str) -> tuple[object, str | None]:
+    """Value and reason of one metric."""
+    return host.values[POSITION[name]], host.reasons[POSITION[name]]
+
+
+def test_shares_are_over_the_interval_between_two_ticks(proc: Proc) -> None:
+    """Half of the first core's time was user code, a tenth waited for disks."""
+    host = HostCollector(proc.root)
+    host.collect()
+    assert reading(host, "cpu_user_pct") == (None, "no_previous")
+    proc.stat((150, 70, 820, 60), (0, 0, 1100, 0))
+    host.collect()
+
+    assert host.per_core_pct == [pytest.approx(70), 0]
+    assert reading(host, "cpu_busy_cores") == (pytest.approx(0.7), None)
+    assert reading(host, "cpu_core_max_pct") == (pytest.approx(70), None)
+    assert reading(host, "cpu_user_pct") == (pytest.approx(25), None)
+    assert reading(host, "cpu_system_pct") == (pytest.approx(10), None)
+    assert reading(host, "cpu_iowait_pct") == (pytest.approx(5), None)
+
+
+def test_no_time_between_two_ticks_is_no_interval(proc: Proc) -> None:
+    """Nothing is divided by zero, and idle is not made up."""
+    host = HostCollector(proc.root)
+    host.collect()
+    host.collect()
+
+    assert reading(host, "cpu_busy_cores") == (None, "no_previous")
+
+
+def test_whole_disks_alone_are_counted(proc: Proc) -> None:
+    """Partitions, loops and mappings would count the same bytes again; a sector is 512 bytes."""
+    host = HostCollector(proc.root)
+    host.collect()
+
+    assert reading(host, "disk_read_bytes_total") == (11 * 512, None)
+    assert reading(host, "disk_write_bytes_total") == (22 * 512, None)
+
+
+def test_interfaces_that_repeat_others_are_left_out(proc: Proc) -> None:
+    """Loopback, bridges and container ends carry no traffic of their own."""
+    host = HostCollector(proc.root)
+    host.collect()
+
+    assert reading(host, "net_rx_bytes_total") == (1100, None)
+    assert reading(host, "net_tx_bytes_total") == (2200, None)
+
+
+def test_memory_in_use_is_total_less_available(proc: Proc) -> None:
+    """The kernel's own estimate of what is free to use."""
+    host = HostCollector(proc.root)
+    host.collect()
+
+    assert reading(host, "mem_used_bytes") == (600 * 1024, None)
+    assert facts(proc.root).mem_total_bytes == 1000 * 1024
+
+
+@pytest.mark.parametrize("name", ["stat", "meminfo", "diskstats", "net/dev"])
+def test_a_missing_file_is_absence_with_a_reason(proc: Proc, name: str) -> None:
+    """And what lies in other files is read all the same."""
+    (proc.root / name).unlink()
+    host = HostCollector(proc.root)
+    host.collect()
+    missing = [metric.name for metric, reason in zip(HOST_METRICS, host.reasons, strict=True) if reason == "unsupported"]
+
+    assert 1 <= len(missing) <= 5
+    assert all((value is None) == (reason is not None) for value, reason in zip(host.values, host.reasons, strict=True))
+
+
+def test_a_sandbox_that_shows_zeros_is_unsupported_not_idle(proc: Proc) -> None:
+    """Some sandboxes' /proc/stat never moves."""
+    proc.stat((0, 0, 0, 0), (0, 0, 0, 0))
+    proc.diskstats()
+    host = HostCollector(proc.root)
+    host.collect()
+    host.collect()
+
+    assert reading(host, "cpu_busy_cores") == (None, "unsupported")
+    assert reading(host, "disk_read_bytes_total") == (None, "unsupported")
+
+
+def test_more_cores_than_one_read_holds(proc: Proc) -> None:
+    """A host of a thousand cores is read whole."""
+    host = HostCollector(proc.root)
+    proc.stat(*[(1, 1, 1, 1)] * 1000)
+    host.collect()
+    proc.stat(*[(2, 1, 1, 1)] * 1000)
+    host.collect()
+
+    assert reading(host, "cpu_busy_cores") == (pytest.approx(1000), None)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="no /proc")
+def test_this_machine_has_a_memory_reading() -> None:
+    """The real /proc, not only ours."""
+    host = HostCollector()
+    host.collect()
+    value, reason = reading(host, "mem_used_bytes")
+
+    assert reason is None
+    assert isinstance(value, int)
+    assert value > 1 << 20
+    host.close()
