@@ -241,9 +241,9 @@ async def test_it_refuses_a_large_frame_and_keeps_the_connection(server: Server,
     """Over 256 kB: `too_large` with the seq, dropped; what follows is taken. Binary and text alike."""
     async with speak(server.agents, server.token(node)) as agent:
         said = await agent.greet(hello(node))
-        padded = {"processes": Processes(pid=[1], name=["x" * 300_000], user=["a"], values=[[None]] * 7)}
-        await agent.say(batch(said, 20, time.time(), **padded))
-        await agent.say(batch(said, 21, time.time(), **padded), text=True)
+        padded = Processes(pid=[1], name=["x" * 300_000], user=["a"], values=[[None]] * 7)
+        await agent.say(batch(said, 20, time.time(), processes=padded))
+        await agent.say(batch(said, 21, time.time(), processes=padded), text=True)
         assert await agent.until(lambda: agent.refused() == {20: "too_large", 21: "too_large"}), agent.heard
         await good_ones_pass(agent, said)
 

@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib import admin
+from django.db.models import Model
 from django.test import RequestFactory
 
 from fleet.accounts.models import User
@@ -10,7 +11,7 @@ from fleet.inventory.models import Absence, Event, Gpu, Node, Refusal
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("model", [Node, Gpu, Absence, Refusal, Event])
-def test_nobody_adds_or_changes_rows(model: type) -> None:
+def test_nobody_adds_or_changes_rows(model: type[Model]) -> None:
     """The next hello would undo it; even a superuser only reads and deletes."""
     request = RequestFactory().get("/")
     request.user = User.objects.create_superuser("root", password="root")
