@@ -150,7 +150,6 @@ def advise_transition(finding: Finding, after: str, user: User | None, note: str
         written = Transition.objects.create(
             finding=finding, axis="advice", before=before, after=after, at=timezone.now(), by=user, note=note[:500]
         )
-        transaction.on_commit(_tell, robust=True)
     finding.advice = after
     return written
 

@@ -3,4 +3,4 @@
 from django.dispatch import Signal
 
 transitions_written = Signal()
-"""Transition rows were committed. A hint to look sooner: whoever misses it finds the rows anyway."""
+"""Transitions of conditions were committed. A hint to look sooner: whoever misses it finds the rows anyway."""

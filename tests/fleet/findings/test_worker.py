@@ -1,5 +1,6 @@
 """A real Celery worker and beat on a real Valkey: from a store that an agent filled to a message in the chat."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,3 +102,24 @@ def test_without_a_broker_an_event_is_stored_and_waits(site: Site, chat: Receive
     with site.worker(), site.beat():
         lost = eventually(lambda: [got for got in chat.got if "[critical]" in got["title"]], 60)
     assert len(lost) == 1, site.log.read_text()
+
+
+@pytest.mark.slow
+def test_worker_and_beat_survive_a_broker_that_goes_away(tmp_path: Path, chat: Receiver) -> None:
+    """When it is back, empty, work goes on: what was queued in it is found as rows."""
+    valkey = ValkeyServer()
+    valkey.start()
+    site = Site(tmp_path, valkey.connection_url)
+    port = valkey.port
+    (tmp_path / "fettle.sqlite3").write_bytes(migrated_database())
+    site.run(SEED, chat.url())
+    with site.worker() as worker, site.beat() as beat:
+        assert eventually(lambda: chat.got, 60), site.log.read_text()
+        valkey.stop()
+        site.run(EVENT.replace("for _ in range(5)", "for _ in ()"))
+        site.execute("UPDATE inventory_event SET received_at = '2025-01-01 00:00:00'")
+        time.sleep(4)
+        with ValkeyServer(port=port):
+            lost = eventually(lambda: [got for got in chat.got if "[critical]" in got["title"]], 60)
+            assert (worker.poll(), beat.poll()) == (None, None)
+            assert len(lost) == 1, site.log.read_text()
