@@ -1,6 +1,8 @@
 """Turns events of inventory into findings, at once: a lost GPU is not a matter of windows."""
 
 import logging
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -23,36 +25,51 @@ RECENT: Final = timedelta(days=30)
 """Events of one kind on one GPU within this span are counted together in its finding."""
 
 
-def handle(event: Event) -> Finding | None:
-    """The finding that the event opened or joined, None where it asks for none. Each event is handled once."""
+def handle(events: Sequence[Event]) -> list[Finding]:
+    """The findings that the events opened or joined; each event is handled once, whoever else tries.
+
+    Events of one kind on one GPU are handled together, so a storm of them costs no more than one.
+    """
+    groups: dict[tuple[int | None, str], list[Event]] = defaultdict(list)
+    for event in sorted(events, key=lambda one: one.observed_at):
+        xid = xid_of(event)
+        kind = event.kind if xid is None else f"{xid.rule}{' companion' if xid.companion else ''}"
+        groups[event.gpu_id, kind].append(event)
+    # In the order of their ends: a GPU that was lost and came back is back.
+    in_order = sorted(groups.values(), key=lambda group: group[-1].observed_at)
+    return [finding for group in in_order if (finding := _handle_again(group))]
+
+
+def _handle_again(group: Sequence[Event]) -> Finding | None:
     try:
-        return _handle(event)
+        return _handle(group)
     except IntegrityError:  # another worker opened the same finding between our look and our write
-        return _handle(event)
+        return _handle(group)
 
 
-def _handle(event: Event) -> Finding | None:
+def _handle(group: Sequence[Event]) -> Finding | None:
+    """Handle events of one kind on one GPU, in time order."""
     with transaction.atomic():
-        if not Event.objects.filter(pk=event.pk, handled_at=None).update(handled_at=timezone.now()):
+        mine = Event.objects.select_for_update().filter(pk__in=[event.pk for event in group], handled_at=None)
+        count = mine.update(handled_at=timezone.now())
+        event = group[-1]
+        if not count or event.gpu is None:
             return None
-        if event.gpu is None:
-            return None
-        at = min(event.observed_at, timezone.now())  # a node's clock may run ahead
+        now = timezone.now()
+        at = min(event.observed_at, now)  # a node's clock may run ahead
         if event.kind == "gpu_back":
             lifecycle.end(f"xid-fallen-off-bus:gpu:{event.gpu_id}", at, "The GPU is back.")
             return None
         xid = xid_of(event)
-        if xid is None or timezone.now() - at > TOO_OLD or (xid.companion and not _has_company(event)):
+        if xid is None and event.kind == "xid":
+            log.warning("XID %s on %s is in no catalogue of ours; it is kept as an event.", event.code, event.node)
+        if xid is None or now - at > TOO_OLD or (xid.companion and not _has_company(event)):
             return None
-        found = xid_catalog.finding(
-            xid,
-            str(event.gpu_id),
-            event.node.name,
-            event.gpu.uuid,
-            _total(event, xid),
-            event.code if event.kind == "xid" else None,
-        )
-        return lifecycle.report(at, found, lifecycle.Place(event.node_id, (event.gpu.pk,)))
+        code = event.code if event.kind == "xid" else None
+        total = _total(event, xid)
+        found = xid_catalog.finding(xid, str(event.gpu_id), event.node.name, event.gpu.uuid, total, code)
+        place = lifecycle.Place(event.node_id, (event.gpu.pk,))
+        return lifecycle.report(at, found, place, count=count, since=min(group[0].observed_at, now))
 
 
 def xid_of(event: Event) -> Xid | None:
@@ -60,10 +77,7 @@ def xid_of(event: Event) -> Xid | None:
     if event.kind == "gpu_lost" or "fallen off the bus" in event.text.lower():
         return xid_catalog.FALLEN
     if event.kind == "xid" and event.code is not None:
-        xid = xid_catalog.BY_CODE.get(event.code)
-        if xid is None:
-            log.warning("XID %d on %s is in no catalogue of ours; it is kept as an event.", event.code, event.node)
-        return xid
+        return xid_catalog.BY_CODE.get(event.code)
     return None
 
 

@@ -99,10 +99,10 @@ def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapp
         return book.write()
 
 
-def report(at: datetime, found: Found, place: Place) -> Finding:
-    """The finding that an event of time `at` belongs to: opened, or merged into the one that is open.
+def report(at: datetime, found: Found, place: Place, *, count: int = 1, since: datetime | None = None) -> Finding:
+    """The finding that `count` events from `since` to `at` belong to: opened, or merged into the one that is open.
 
-    An event older than the end of the last such finding joins that one and opens nothing.
+    Events older than the end of the last such finding join that one and open nothing.
     """
     with transaction.atomic():
         same = Finding.objects.select_for_update().filter(fingerprint=found.fingerprint)
@@ -110,14 +110,14 @@ def report(at: datetime, found: Found, place: Place) -> Finding:
         book = _Book(at)
         if row is None:
             row = _row(found, at, place)
-            row.origin = "event"
+            row.origin, row.seen_total, row.opened_at = "event", count, since or at
             book.opens(row, place.gpus)
         elif row.resolved_at is None:
-            _refresh(row, found, max(at, row.last_seen_at))
+            _refresh(row, found, max(at, row.last_seen_at), count)
             row.origin = "event"
             book.saw(row)
         else:
-            row.seen_total += 1
+            row.seen_total += count
             book.changed.append(row)
         book.write()
     return row
@@ -154,10 +154,10 @@ def advise_transition(finding: Finding, after: str, user: User | None, note: str
     return written
 
 
-def _refresh(row: Finding, one: Found, at: datetime) -> bool:
+def _refresh(row: Finding, one: Found, at: datetime, count: int = 1) -> bool:
     """Take over what is said now, and tell whether its severity rose. An event's words stay while a rule agrees."""
     row.last_seen_at = at
-    row.seen_total += 1
+    row.seen_total += count
     if row.origin == "event" and not any(line.name == "xid" for line in one.evidence):
         return False
     rose = SEVERITIES.index(one.severity) > row.severity_rank

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
 from advisor import xid_catalog
 from fleet.findings.models import Finding, Transition
@@ -149,3 +150,34 @@ def test_every_code_makes_a_whole_finding(xid: xid_catalog.Xid) -> None:
 
     assert str(xid.code) in found.summary.english()
     assert xid_catalog.BY_CODE[xid.code] is xid
+
+
+def test_a_storm_from_one_gpu_is_one_piece_of_work(django_assert_max_num_queries: DjangoAssertNumQueries) -> None:
+    """Thousands of the same event cost a handful of queries and make one finding and one announcement (A03)."""
+    card = gpu(node())
+    at = timezone.now() - timedelta(minutes=1)
+    first = event(card, 31, at=at)
+    Event.objects.bulk_create(
+        Event(node=card.node, gpu=card, boot="b", seq=10_000 + n, kind="xid", code=31, observed_at=at + timedelta(milliseconds=n))
+        for n in range(3000)
+    )
+    Event.objects.update(received_at=timezone.now() - timedelta(seconds=30))
+
+    with django_assert_max_num_queries(40):
+        sweep_events()
+    row = Finding.objects.get()
+    assert (row.seen_total, row.opened_at) == (3001, first.observed_at)
+    assert Transition.objects.filter(after="firing").count() == 1
+    assert not Event.objects.filter(handled_at=None).exists()
+
+
+def test_lost_and_back_in_one_sweep_is_back() -> None:
+    """Events that waited are taken in the order in which they happened."""
+    card = gpu(node())
+    at = timezone.now() - timedelta(minutes=5)
+    event(card, None, "gpu_back", at=at + timedelta(minutes=1))
+    event(card, 79, at=at)
+    Event.objects.update(received_at=at)
+    sweep_events()
+
+    assert Finding.objects.get().condition == "resolved"
