@@ -5,7 +5,7 @@ so nothing is concluded about it.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 import polars as pl
 
 from advisor.frames import CONSTANTS, FACTS, Window
+from advisor.samples import GPU_METRICS
 from fleet.findings.lifecycle import Place, Target
 from fleet.inventory.models import STALE_AFTER, Gpu, Node
 from fleet.store.series import store
@@ -35,7 +36,7 @@ def look(at: datetime, span_s: int) -> Look:
     fresh = {node.pk: node for node in Node.objects.filter(last_seen_at__gte=at - STALE_AFTER)}
     gpus = {gpu.pk: gpu for gpu in Gpu.objects.filter(node__in=fresh, present=True)} if fresh else {}
     end = int(at.timestamp())
-    gpu = _read("gpu", "gpu", end - span_s, end, gpus)
+    gpu = _read("gpu", "gpu", end - span_s, end, gpus, GPU_METRICS)
     host = _read("host", "node", end - span_s, end, fresh)
     process = _read("process", "gpu", end - span_s, end, gpus)
     reporting = _reporting(gpu, {pk: one.node_id for pk, one in gpus.items()})
@@ -70,8 +71,10 @@ def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, s
     }
 
 
-def _read(scope: Scope, key: str, start: int, end: int, entities: Mapping[int, object]) -> pl.DataFrame:
-    frame = store().window(scope, start, end, list(entities))
+def _read(
+    scope: Scope, key: str, start: int, end: int, entities: Mapping[int, object], metrics: Collection[str] | None = None
+) -> pl.DataFrame:
+    frame = store().window(scope, start, end, list(entities), metrics)
     return frame.rename({"entity": key, "ts": "t"}).with_columns(pl.col(key).cast(pl.Int64), pl.col("t").cast(pl.Float64))
 
 
