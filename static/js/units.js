@@ -10,7 +10,9 @@ const scaled = (value, base, names) => {
   while (Math.abs(value) >= base * 0.9995 && step < names.length - 1) { value /= base; step += 1; }
   return (step ? digits(value) : grouped(value, 0)) + SPACE + names[step];
 };
-const percent = (value) => value > 0 && value < 0.05 ? `< 0.1${SPACE}%` : grouped(value, Math.abs(value) > 0 && Math.abs(value) < 9.95 ? 1 : 0).replace(/,/g, "") + SPACE + "%";
+const ungrouped = (value, places) => grouped(value, places).replace(/,/g, "");
+const percent = (value) =>
+  value > 0 && value < 0.05 ? `< 0.1${SPACE}%` : ungrouped(value, Math.abs(value) > 0 && Math.abs(value) < 9.95 ? 1 : 0) + SPACE + "%";
 const count = (value) => grouped(value, Number.isInteger(value) ? 0 : Math.abs(value) >= 1 ? 1 : 2);
 const writers = {
   percent,
@@ -19,7 +21,7 @@ const writers = {
   bytes_per_second: (value) => scaled(value, 1000, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"]),
   watts: (value) => (Math.abs(value) < 9999.5 ? `${grouped(value, 0)}${SPACE}W` : `${digits(value / 1000)}${SPACE}kW`),
   megahertz: (value) => `${grouped(value, 0)}${SPACE}MHz`,
-  celsius: (value) => `${grouped(value, 0)}${SPACE}°C`,
+  celsius: (value) => `${ungrouped(value, 0)}${SPACE}°C`,
 };
 
 export function reading(value, unit) {
