@@ -94,12 +94,11 @@ def causes() -> list[pl.Expr]:
     up = (pl.col("pcie_rx_bytes_per_s") / pl.col("pcie_peak")).fill_null(0)
     down = (pl.col("pcie_tx_bytes_per_s") / pl.col("pcie_peak")).fill_null(0)
     link = pl.max_horizontal(up, down)
-    alone = pl.col("children_cores").fill_null(0) < 0.2
     works = ((pl.col("cores") - pl.col("busy")) / pl.max_horizontal(idle, pl.lit(0.01))).clip(0, 1)
     works = pl.when(works >= MAIN_WORKS).then(1.0).otherwise(works)
     pulls = (pl.col("pcie_tx_bytes_per_s") >= PULL_BYTES_PER_S) & (down > 2 * up) & (works.fill_null(1.0) >= PULLING)
     copy = (
-        pl.when(pulls | ((link >= COPY_LINK) & alone))
+        pl.when(pulls | ((link >= COPY_LINK) & pl.col("alone")))
         .then(left)
         .when(link >= COPY_LINK)
         .then(pl.min_horizontal(left, link / PAGEABLE_LINK))

@@ -51,8 +51,8 @@ def features(
 ) -> Frames:
     """The features of every GPU, job and node of `window`; see `samples.Span` for patience_s and from_start."""
     facts = facts_of(window)
-    samples, holders = judged(window, facts, Span(patience_s, from_start))
-    gpu = facts.join(_of_samples(samples), on="gpu", how="left").join(_of_holders(holders), on="gpu", how="left")
+    part = judged(window, facts, Span(patience_s, from_start))
+    gpu = facts.join(_of_samples(part.samples), on="gpu", how="left").join(_of_holders(part.holders), on="gpu", how="left")
     gpu = gpu.join(_of_host(window, facts, gpu), on="node", how="left")
     gpu = _derived(gpu, min_samples, min_coverage)
     gpu = bottleneck.with_shares(gpu)
@@ -95,10 +95,6 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
         pl.col("cores").mean().alias("main_cores"),
         (pl.col("cores") * (1 - pl.col("busy"))).sum().alias("_idle_cores"),
         (1 - pl.col("busy")).filter(pl.col("cores").is_not_null()).sum().alias("_idle"),
-        pl.col("children").median(),
-        pl.col("children_cores").mean(),
-        pl.col("write_rate").mean().alias("write_bytes_per_s"),
-        pl.col("read_rate").mean().alias("read_bytes_per_s"),
         pl.col("quiet").mean().alias("quiet_share"),
         (pl.col("quiet") != pl.col("quiet").shift(1)).sum().alias("turns"),
         pl.col("power_limit_w").last().alias("power_limit_now_w"),
@@ -135,12 +131,19 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
 
 def _of_holders(holders: pl.DataFrame) -> pl.DataFrame:
     """One row a GPU that a process holds: how many are at home there and compute, what they hold, and since when."""
-    home = holders.filter("home")
-    return home.group_by("gpu").agg(
+    computes = pl.col("home") & (pl.col("cores").fill_null(1.0) >= bottleneck.TENANT_CORES) & ~pl.col("helper")
+    sums = {
+        "children": "children",
+        "children_cores": "children_cores",
+        "read_rate": "read_bytes_per_s",
+        "write_rate": "write_bytes_per_s",
+    }
+    return holders.group_by("gpu").agg(
         pl.len().alias("processes"),
-        ((pl.col("cores").fill_null(1.0) >= bottleneck.TENANT_CORES) & ~pl.col("helper").fill_null(False)).sum().alias("tenants"),
+        computes.sum().alias("tenants"),
         pl.col("gpu_mem_bytes").sum().alias("held_bytes"),
         pl.col("pid").sort_by(pl.col("gpu_mem_bytes").fill_null(0), descending=True).first().alias("pid"),
+        *[pl.when(pl.col(a).is_not_null().any()).then(pl.col(a).sum()).alias(b) for a, b in sums.items()],
         pl.col("name").str.contains(_SERVING).any().alias("serves"),
     )
 

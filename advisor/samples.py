@@ -3,12 +3,13 @@
 One row a GPU and sample, in time order. Rates are per second; cores are CPU time per second of wall time.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
-from advisor.frames import CONSTANTS, FACTS, Window
+from advisor.frames import FACTS, Window
 
 SUSTAINED: Final = 0.25
 """A part of start-up is a burst, not work, below this share of the busiest two seconds. Measured: compilation's trial
@@ -67,10 +68,17 @@ def ordered(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
     return frame.sort(*keys)
 
 
-def complete(frame: pl.DataFrame, columns: dict[str, pl.DataType] | dict[str, type[pl.DataType]]) -> pl.DataFrame:
+def complete(frame: pl.DataFrame, columns: Mapping[str, type[pl.DataType]]) -> pl.DataFrame:
     """`frame` with just `columns`; those it lacks are null."""
-    have = set(frame.columns)
-    return frame.select([pl.col(n).cast(t, strict=False) if n in have else pl.lit(None, t).alias(n) for n, t in columns.items()])
+    have = frame.schema
+    return frame.select(
+        pl.lit(None, kind).alias(name)
+        if name not in have
+        else pl.col(name)
+        if have[name] == kind
+        else pl.col(name).cast(kind, strict=False)
+        for name, kind in columns.items()
+    )
 
 
 def facts_of(window: Window) -> pl.DataFrame:
@@ -85,110 +93,143 @@ def facts_of(window: Window) -> pl.DataFrame:
     )
 
 
-def holders(window: Window, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Who holds which GPU: one row each (GPU, pid), and one row a GPU and time with what its processes do.
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is judged of a window, in time order.
 
-    The rates of a counter that fell back (a restart, a recording's loop) are null there. A process that reaches into
-    other GPUs (NCCL and careless code leave contexts on GPU 0) is at home where it holds the most memory.
+    `samples`: one row a GPU and time: GPU_METRICS, `busy` (see `judged`), of the processes that hold the GPU `cores` (the
+    busiest one's) and `write_rate` (their sum), and the constants `pcie_peak` and `alone` (no helper process works).
+    `holders`: one row a (gpu, pid): means of what the process does, `home`, `helper`, `from_t`.
     """
-    kinds = {
-        "gpu": pl.Int64, "pid": pl.Int64, "t": pl.Float64, "gpu_mem_bytes": pl.Float64, "cpu_pct": pl.Float64,
-        "children": pl.Float64, "children_cpu_pct": pl.Float64, "read_chars_total": pl.Float64, "write_chars_total": pl.Float64, "name": pl.String,
-    }  # fmt: skip
-    rows = ordered(complete(window.process, kinds), "gpu", "pid", "t")
-    same = (pl.col("gpu") == pl.col("gpu").shift(1)) & (pl.col("pid") == pl.col("pid").shift(1))
-    gap = pl.when(same).then(pl.col("t").diff())
-    rows = rows.select(
-        "gpu", "pid", "t", "gpu_mem_bytes", "children", "name",
-        cores=pl.col("cpu_pct") / 100,
-        children_cores=pl.col("children_cpu_pct") / 100,
-        write_rate=_rate("write_chars_total", gap),
-        read_rate=_rate("read_chars_total", gap),
-    )  # fmt: skip
-    by_pid = (
-        rows.group_by("gpu", "pid", maintain_order=True)
-        .agg(
-            pl.col("t").min().alias("from_t"),
-            pl.col("t").filter(pl.col("cores").is_not_null()).max().alias("alive_t"),
-            pl.col("t").max().alias("until_t"),
-            pl.col("gpu_mem_bytes").mean(),
-            pl.col("cores").mean(),
-            pl.col("children").max(),
-            pl.col("name").first(),
-        )
-        .join(facts.select("gpu", "node"), on="gpu", how="left")
-        .with_columns(
-            home=pl.col("gpu_mem_bytes").fill_null(0) >= pl.col("gpu_mem_bytes").fill_null(0).max().over("node", "pid"),
-            # Loader processes that touched the GPU hold a bare context each: helpers of a parent, not tenants.
-            helper=(pl.col("gpu_mem_bytes") < CONTEXT_BYTES)
-            & (pl.col("children").fill_null(0) == 0)
-            & (pl.col("children").max().over("gpu") >= pl.len().over("gpu") - 1)
-            & (pl.len().over("gpu") > 1),
-        )
-    )
-    return by_pid, _by_time(rows, by_pid)
+
+    samples: pl.DataFrame
+    holders: pl.DataFrame
 
 
-def _rate(counter: str, gap: pl.Expr) -> pl.Expr:
-    grown = pl.col(counter).diff()
-    return pl.when((gap > 0) & (grown >= 0)).then(grown / gap)
-
-
-def _by_time(rows: pl.DataFrame, by_pid: pl.DataFrame) -> pl.DataFrame:
-    """One row a GPU and time: the busiest process's cores, everything else summed. Most GPUs have one process: no grouping."""
-    shared = by_pid.group_by("gpu").len().filter(pl.col("len") > 1).get_column("gpu")
-    columns = ("gpu", "t", "cores", "children", "children_cores", "write_rate", "read_rate")
-    if shared.is_empty():
-        return rows.select(columns)
-    many = pl.col("gpu").is_in(shared.implode())
-    grouped = (
-        rows.filter(many)
-        .group_by("gpu", "t")
-        .agg(pl.col("cores").max(), *[pl.when(pl.col(c).is_not_null().any()).then(pl.col(c).sum()).alias(c) for c in columns[3:]])
-        .select(columns)
-    )
-    return pl.concat([rows.filter(~many).select(columns), grouped])
-
-
-def judged(window: Window, facts: pl.DataFrame, span: Span) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The samples that are judged, processes beside GPUs, and the holders (see `holders`).
+def judged(window: Window, facts: pl.DataFrame, span: Span) -> Judged:
+    """The part of `window` that is judged.
 
     `busy` is the share of the sample in which the compute engine had work: GPM's graphics-engine activity, else NVML's
     utilisation (which also counts copies).
     """
-    by_pid, at = holders(window, facts)
     kinds: dict[str, type[pl.DataType]] = {"gpu": pl.Int64, "t": pl.Float64, **dict.fromkeys(GPU_METRICS, pl.Float64)}
     gpu = ordered(complete(window.gpu, kinds), "gpu", "t").with_columns(
         busy=pl.coalesce("gr_engine_active", pl.col("gpu_util_pct") / 100, "sm_active").clip(0, 1)
     )
-    cuts = _cuts(gpu, by_pid, facts, span)
-    if cuts.height:
-        gpu = (
-            gpu.join(cuts, on="gpu", how="left", maintain_order="left")
-            .filter(
-                (pl.col("start_t").is_null() | (pl.col("t") >= pl.col("start_t")))
-                & (pl.col("end_t").is_null() | (pl.col("t") <= pl.col("end_t")))
-            )
-            .drop("start_t", "end_t")
-        )
-    gpu = gpu.join(at, on=["gpu", "t"], how="left", maintain_order="left")
-    return gpu.join(facts.select("gpu", "pcie_peak"), on="gpu", how="left", maintain_order="left"), by_pid
+    rows = _processes(window)
+    cuts = _cuts(gpu, rows, span)
+    gpu, rows = _within(gpu, cuts), _within(rows, cuts)
+    held = _holders(rows, facts)
+    constants = facts.select("gpu", "pcie_peak").join(
+        held.group_by("gpu").agg(alone=pl.col("children_cores").sum() < 0.2, usual_cores=pl.col("cores").max()),
+        on="gpu",
+        how="left",
+    )
+    samples = _beside(gpu, _by_time(rows, held)).join(
+        constants.with_columns(pl.col("alone").fill_null(True)), on="gpu", how="left", maintain_order="left"
+    )
+    # A tick whose processes were not read: they did what they usually do.
+    return Judged(samples.with_columns(pl.coalesce("cores", "usual_cores")).drop("usual_cores"), held)
 
 
-def _cuts(gpu: pl.DataFrame, by_pid: pl.DataFrame, facts: pl.DataFrame, span: Span) -> pl.DataFrame:
+def _processes(window: Window) -> pl.DataFrame:
+    """`window.process` in order, with cores and rates. The rate of a counter that fell back (a restart, a recording's loop) is null."""
+    kinds: dict[str, type[pl.DataType]] = {
+        "gpu": pl.Int64, "pid": pl.Int64, "t": pl.Float64, "gpu_mem_bytes": pl.Float64, "cpu_pct": pl.Float64,
+        "children": pl.Float64, "children_cpu_pct": pl.Float64, "read_chars_total": pl.Float64, "write_chars_total": pl.Float64,
+        "name": pl.String,
+    }  # fmt: skip
+    rows = ordered(complete(window.process, kinds), "gpu", "pid", "t")
+    same = (pl.col("gpu") == pl.col("gpu").shift(1)) & (pl.col("pid") == pl.col("pid").shift(1))
+    return rows.with_columns(
+        holder=(~same).fill_null(True).cum_sum().set_sorted(),
+        gap=pl.when(same).then(pl.col("t").diff()),
+    ).select(
+        "holder", "gpu", "pid", "t", "gpu_mem_bytes", "children", "name",
+        cores=pl.col("cpu_pct") / 100,
+        children_cores=pl.col("children_cpu_pct") / 100,
+        write_rate=_rate("write_chars_total"),
+        read_rate=_rate("read_chars_total"),
+    )  # fmt: skip
+
+
+def _rate(counter: str) -> pl.Expr:
+    grown = pl.col(counter).diff()
+    return pl.when((pl.col("gap") > 0) & (grown >= 0)).then(grown / pl.col("gap"))
+
+
+def _holders(rows: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+    """One row a (gpu, pid).
+
+    A process that reaches into other GPUs (NCCL and careless code leave contexts on GPU 0) is at `home` where it holds the most
+    memory. Loader processes that touched the GPU hold a bare context each: a `helper` of a parent, not a tenant.
+    """
+    held = rows.group_by("holder", maintain_order=True).agg(
+        pl.col("gpu", "pid", "name").first(),
+        pl.col("t").first().alias("from_t"),
+        pl.col("gpu_mem_bytes", "cores", "children_cores", "read_rate", "write_rate").mean(),
+        pl.col("children").median(),
+    )
+    memory = pl.col("gpu_mem_bytes").fill_null(0)
+    return held.join(facts.select("gpu", "node"), on="gpu", how="left").with_columns(
+        home=memory >= memory.max().over("node", "pid"),
+        helper=(pl.col("gpu_mem_bytes") < CONTEXT_BYTES).fill_null(False)
+        & (pl.col("children").fill_null(0) == 0)
+        & (pl.col("children").max().over("gpu") >= pl.len().over("gpu") - 1)
+        & (pl.len().over("gpu") > 1),
+    )
+
+
+def _by_time(rows: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    """`gpu`, `t`, `cores`, `write_rate`, one row a GPU and time. Most GPUs have one process and need no grouping."""
+    columns = ("gpu", "t", "cores", "write_rate")
+    shared = held.group_by("gpu").len().filter(pl.col("len") > 1).get_column("gpu")
+    if shared.is_empty():
+        return rows.select(columns)
+    many = pl.col("gpu").is_in(shared.implode())
+    grouped = rows.filter(many).group_by("gpu", "t", maintain_order=True).agg(pl.col("cores").max(), pl.col("write_rate").sum())
+    return pl.concat([rows.filter(~many).select(columns), grouped.select(columns)])
+
+
+def _beside(gpu: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
+    """`gpu` with the columns of `at` of the same GPU and time: a merge, as both are in order by one whole number."""
+    start = gpu.get_column("t").min() or 0.0
+    key = pl.col("gpu") * (1 << 36) + ((pl.col("t") - start) * 1000).round().cast(pl.Int64)
+    keyed = at.select("cores", "write_rate", key.alias("_key")).sort("_key")
+    return gpu.with_columns(key.alias("_key").set_sorted()).join_asof(keyed, on="_key", tolerance=0, coalesce=True).drop("_key")
+
+
+def _within(frame: pl.DataFrame, cuts: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `frame` inside `cuts`."""
+    if cuts.is_empty():
+        return frame
+    spans = frame.select("gpu", "t").join(cuts, on="gpu", how="left", maintain_order="left")
+    after = pl.col("start_t").is_null() | (pl.col("t") >= pl.col("start_t"))
+    before = pl.col("end_t").is_null() | (pl.col("t") <= pl.col("end_t"))
+    return frame.filter(spans.select(after & before).to_series())
+
+
+def _cuts(gpu: pl.DataFrame, rows: pl.DataFrame, span: Span) -> pl.DataFrame:
     """`gpu`, `start_t`, `end_t` of those GPUs of which not the whole window is judged; null: no cut on that side."""
     seen = gpu.group_by("gpu").agg(
-        pl.col("t").min().alias("first_t"),
-        pl.col("t").max().alias("last_t"),
-        pl.col("t").diff().median().alias("period"),
-        pl.col("t").filter(pl.col("mem_used_bytes") >= HELD_BYTES).min().alias("mem_t"),
+        pl.col("t").first().alias("first_t"),
+        pl.col("t").last().alias("last_t"),
+        pl.len().alias("samples"),
+        pl.col("t").filter(pl.col("mem_used_bytes") >= HELD_BYTES).first().alias("mem_t"),
     )
-    held = by_pid.group_by("gpu").agg(
-        pl.col("from_t").min(), pl.coalesce(pl.col("alive_t").max(), pl.col("until_t").max()).alias("until_t")
+    held = (
+        rows.group_by("holder", maintain_order=True)
+        .agg(
+            pl.col("gpu").first(),
+            pl.col("t").first().alias("from_t"),
+            pl.col("t").last().alias("until_t"),
+            pl.col("t").filter(pl.col("cores").is_not_null()).last().alias("alive_t"),
+        )
+        .group_by("gpu")
+        .agg(pl.col("from_t").min(), pl.coalesce(pl.col("alive_t").max(), pl.col("until_t").max()).alias("until_t"))
     )
-    seen = seen.join(held, on="gpu", how="left").with_columns(
-        held_t=pl.coalesce("from_t", "mem_t"), slack=1.5 * pl.col("period").fill_null(1.0)
-    )
+    period = (pl.col("last_t") - pl.col("first_t")) / (pl.col("samples") - 1).clip(1)
+    seen = seen.join(held, on="gpu", how="left").with_columns(held_t=pl.coalesce("from_t", "mem_t"), slack=1.5 * period)
     began = pl.lit(True) if span.from_start else (pl.col("held_t") > pl.col("first_t") + pl.col("slack")).fill_null(False)
     ended = (pl.col("until_t") < pl.col("last_t") - pl.col("slack")).fill_null(False)
     seen = seen.with_columns(began=began, ended=ended).filter(pl.col("began") | pl.col("ended"))
@@ -197,13 +238,10 @@ def _cuts(gpu: pl.DataFrame, by_pid: pl.DataFrame, facts: pl.DataFrame, span: Sp
     alive = gpu.join(seen.filter("began").select("gpu", "until_t"), on="gpu").filter(
         pl.col("until_t").is_null() | (pl.col("t") <= pl.col("until_t"))
     )
-    starts = _first_sustained(alive)
-    return seen.join(starts, on="gpu", how="left").select(
+    return seen.join(_first_sustained(alive), on="gpu", how="left").select(
         "gpu",
         start_t=pl.when("began").then(
-            pl.when(pl.col("sustained_t").is_not_null())
-            .then(pl.min_horizontal(pl.col("sustained_t") + span.patience_s, pl.coalesce("until_t", "last_t")))
-            .otherwise(pl.min_horizontal(pl.coalesce("held_t", "first_t") + span.patience_s, "last_t"))
+            pl.min_horizontal(pl.coalesce("sustained_t", "held_t", "first_t") + span.patience_s, pl.coalesce("until_t", "last_t"))
         ),
         end_t=pl.when("ended").then("until_t"),
     )
@@ -234,6 +272,3 @@ def _first_sustained(gpu: pl.DataFrame) -> pl.DataFrame:
     )
     within = gpu.join(seconds, on="gpu").filter((pl.col("t") >= pl.col("s")) & (pl.col("busy") > ACTIVE))
     return within.group_by("gpu").agg(pl.col("t").min().alias("sustained_t"))
-
-
-__all__ = ["CONSTANTS", "Span", "complete", "facts_of", "holders", "judged", "ordered"]
