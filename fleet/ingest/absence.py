@@ -73,10 +73,12 @@ class AbsenceBook:
     def _declared(self, one: Accepted) -> None:
         session, batch = one.session, one.batch
         named = {(session.node, session.gpus[c.gpu] if c.gpu >= 0 else None, c.metric): c.reason for c in batch.absent}
-        if session.is_first and batch.seq == 0:
-            # A boot's first batch names everything that is absent; what an earlier boot lacked and this one does not is back.
-            for key in list(self._of(session.node)):
-                named.setdefault(key, None)
+        # A boot's first batch names everything that is absent; what an earlier boot lacked and this one does not is back.
+        # So is what has a value here: the batch that said so was lost on the way, as agents drop some when their disk is full.
+        names_all = session.is_first and batch.seq == 0
+        for key in list(self._of(session.node)):
+            if key not in named and (names_all or _has_value(one, key)):
+                named[key] = None
         for key, reason in named.items():
             if batch.t < self._changed_at.get(key, 0.0):
                 continue
@@ -115,6 +117,18 @@ class AbsenceBook:
             for key, known in opened.items()
             if known.reason == REFUSED and now - known.last > CLOSES_AFTER_S
         ]
+
+
+def _has_value(one: Accepted, key: Key) -> bool:
+    """True when the batch has a value where this absence says there is none."""
+    session, batch = one.session, one.batch
+    _, gpu, metric = key
+    names = session.layout.host if gpu is None else session.layout.gpu
+    if metric not in names:
+        return False
+    if gpu is None:
+        return batch.host[names.index(metric)] is not None
+    return gpu in session.gpus and batch.gpu[names.index(metric)][session.gpus.index(gpu)] is not None
 
 
 def _existing(nodes: set[int]) -> tuple[set[int], set[int]]:

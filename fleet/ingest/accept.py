@@ -26,6 +26,8 @@ OLDEST_T: Final = 1_577_836_800.0
 """2020-01-01: before it a clock was never set (NVML's boot clock reads as 1970)."""
 MAX_AHEAD_S: Final = 60.0
 MAX_SEQ: Final = 1 << 53
+BEHIND_S: Final = 600.0
+STEADY_S: Final = 5.0
 
 _BOOT = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,79}", re.ASCII)
@@ -70,9 +72,10 @@ class Skew:
         ahead = t - received
         if ahead > self._now:
             self._now = ahead
-        # More than ten minutes behind is a backlog, not a clock: until something newer comes, nothing is known.
+        # Far behind is a backlog, which catches up, or a clock that is wrong, which stays where it is.
         best = max(self._now, self._before)
-        self.value = best if best > -600 else None
+        is_steady = self._before > -math.inf and abs(self._now - self._before) < STEADY_S
+        self.value = best if best > -BEHIND_S or is_steady else None
 
 
 @dataclass(slots=True, eq=False)

@@ -63,7 +63,12 @@ class Ledger:
     def saw(self, node: int, at: float, skew: float | None) -> None:
         """The node's newest stored sample, on the server's clock, and how far its own clock is ahead."""
         self.seen[node] = max(at, self.seen.get(node, 0.0))
-        if skew is not None and abs(skew - self._skew_known.get(node, float("inf"))) > SKEW_STEP_S:
+        if skew is not None:
+            self.clock(node, skew)
+
+    def clock(self, node: int, skew: float) -> None:
+        """How far the node's clock is ahead of ours; written when it changes, logged when it is far off."""
+        if abs(skew - self._skew_known.get(node, float("inf"))) > SKEW_STEP_S:
             if abs(skew) > SKEW_WARN_S:
                 logger.warning("The clock of node %d is off by %.1f s", node, skew)
             self._skew_known[node] = self.skew[node] = skew

@@ -43,6 +43,9 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 HELLO_WITHIN_S: Final = 15.0
 SILENT_S: Final = 10.0
 OVERLAP_S: Final = 2.0
+MAX_SKEW_S: Final = 1e9
+MAX_CONNECTIONS: Final = 8
+"""Of one token: an agent has one, and one more while it delivers what an earlier run left behind."""
 BOOKS_S: Final = 3.0
 MAX_SESSIONS: Final = 16
 MAX_HELLOS_A_MINUTE: Final = 30
@@ -50,7 +53,7 @@ PATIENCE: Final = 20
 """Refusals in a row after which the connection is read more slowly."""
 NOT_FOR_GOOD: Final = ("busy", "need_hello")
 """Refusals after which the agent keeps the batch: they never appear in Ack.refused."""
-CLOSE_POLICY, CLOSE_REVOKED, CLOSE_TIMEOUT, CLOSE_RESTART = 1008, 4403, 4408, 1012
+CLOSE_POLICY, CLOSE_REVOKED, CLOSE_TIMEOUT, CLOSE_RESTART, CLOSE_LATER = 1008, 4403, 4408, 1012, 1013
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +77,7 @@ class Ingest:
         )
         self.events = EventDesk(self.threads, self._settled)
         self.connections: set[Connection] = set()
+        self.by_token: Counter[int] = Counter()
         self.voices: dict[str, Voice] = {}
         self._books: asyncio.Task[None] | None = None
 
@@ -213,7 +217,12 @@ class Connection:
 
     def _batch(self, batch: Batch, size: int) -> Session:
         session = self._session(batch.node, batch.boot, batch.seq, batch.schema)
-        check_batch(batch, session, self.heard_at)
+        try:
+            check_batch(batch, session, self.heard_at)
+        except WireError as error:
+            if error.code == "bad_time" and 0 < batch.t - self.heard_at < MAX_SKEW_S:
+                self.ingest.ledger.clock(session.node, batch.t - self.heard_at)  # nothing of it is stored, so say why
+            raise
         self.ingest.writer.put(Accepted(session, batch, self.heard_at, size))
         session.skew.learn(batch.t, self.heard_at)
         return session
@@ -357,12 +366,18 @@ async def agent_socket(scope: dict[str, Any], receive: Receive, send: Send) -> N
         return
     await send({"type": "websocket.accept"})
     ingest.ledger.used.add(credential.token)
+    if ingest.by_token[credential.token] >= MAX_CONNECTIONS:
+        ingest.ledger.refuse(credential.node_name, "busy", f"more than {MAX_CONNECTIONS} connections with one token")
+        await send({"type": "websocket.close", "code": CLOSE_LATER, "reason": "too many connections with this token"})
+        return
     connection = Connection(ingest, credential, Outbox(send))
     ingest.connections.add(connection)
+    ingest.by_token[credential.token] += 1
     try:
         await connection.run(receive)
     finally:
         ingest.connections.discard(connection)
+        ingest.by_token[credential.token] -= 1
         connection.end()
 
 

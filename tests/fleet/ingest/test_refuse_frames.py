@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from contextlib import AsyncExitStack
 
 import msgspec
 import pytest
@@ -436,3 +437,15 @@ async def test_it_logs_a_refusal_once(server: Server, node: str) -> None:
 
     assert eventually(lambda: server.refusals(node) == {"bad_time": 50})
     assert server.log.read_text().count(f"Refused a frame of {node}:") == 1
+
+
+async def test_it_limits_the_connections_of_one_token(server: Server, node: str) -> None:
+    """The ninth at once is closed (1013, come later); when one ends there is room again."""
+    token = server.token(node)
+    async with AsyncExitStack() as stack:
+        agents = [await stack.enter_async_context(speak(server.agents, token)) for _ in range(9)]
+        assert await agents[8].until(lambda: agents[8].closed) == 1013
+        assert [agent.closed for agent in agents[:8]] == [None] * 8
+        await agents[0].socket.close()
+        again = await stack.enter_async_context(speak(server.agents, token))
+        await good_ones_pass(again, await again.greet(hello(node)))

@@ -38,3 +38,14 @@ def test_a_clock_that_was_set_right_is_forgotten_within_minutes() -> None:
         skew.learn(1000.0 + second, 1000.0 + second)
 
     assert skew.value == 0.0
+
+
+def test_a_clock_far_behind_is_told_from_a_backlog_by_its_steadiness() -> None:
+    """An hour behind for two minutes is a clock; a backlog of an hour that catches up is none."""
+    slow, catching_up = Skew(), Skew()
+    for second in range(130):
+        slow.learn(100_000.0 + second - 3600, 100_000.0 + second)
+        catching_up.learn(100_000.0 - 7200 + 25.0 * second, 100_000.0 + second)
+
+    assert slow.value == -3600
+    assert catching_up.value is None

