@@ -34,6 +34,8 @@ def run(config: AgentConfig) -> int:
         nodes = build(config, config.server, clock)
     except SpoolError as error:
         raise ConfigError(str(error)) from None
+    if config.spool is None and not config.replay:
+        log.info("Without --spool, what the server has not stored yet is lost when the agent ends.")
     hangs = asyncio.run(_serve(nodes, clock))
     if hangs:
         logging.shutdown()

@@ -33,7 +33,12 @@ UNANSWERED_S: Final = 120.0
 BACKOFF_FIRST_S: Final = 0.5
 BACKOFF_LAST_S: Final = 60.0
 REFUSED_BACKOFF_S: Final = 120.0
-_OF_A_HELLO: Final = ("bad_hello", "unknown_metric", "wrong_node", "conflict")
+HELLOS: Final = 10
+"""Hellos over one connection; servers remember sixteen."""
+HELLO_AGAIN_S: Final = 1.0
+"""A hello that is forgotten sooner than this is not worth saying again on this connection."""
+_FORGOTTEN: Final = ("need_hello", "wrong_boot")
+_OF_A_HELLO: Final = ("bad_hello", "unknown_metric", "wrong_node")
 _CLOSE_TOO_BIG: Final = 1009
 _CLOSE_REVOKED: Final = 4403
 
@@ -174,6 +179,7 @@ class _Lane:
         self.backlog: deque[int] = deque(group.pending(BATCH))
         self.in_flight: dict[tuple[int, int], float] = {}  # (kind, seq): when it was sent, oldest first
         self.is_welcome = False
+        self.hello_at = float("-inf")
 
 
 class _Session:
@@ -188,6 +194,8 @@ class _Session:
         self._busy_until = 0.0
         self._wake = asyncio.Event()
         self._stopped = False
+        self._say_again: set[_Lane] = set()
+        self._hellos = 0
 
     def offer(self, kind: int, seq: int) -> None:
         """A new record of the live group."""
@@ -220,13 +228,19 @@ class _Session:
 
     async def _hello(self, lane: _Lane) -> None:
         lane.is_welcome = False
+        lane.hello_at = self._sender.clock.monotonic()
+        self._hellos += 1
         self._asked.append(lane)
         await self._socket.send(encode_text(lane.group.hello))
 
     async def _write(self) -> None:
-        async with asyncio.timeout(WELCOME_S):
-            while not self._live.is_welcome:
-                await self._sleep(WELCOME_S)
+        patience = self._sender.clock.monotonic() + WELCOME_S
+        while not self._live.is_welcome:
+            if self._stopped:
+                return
+            if self._sender.clock.monotonic() >= patience:
+                raise ConnectionError(f"the server did not answer the hello within {WELCOME_S:.0f} s")
+            await self._sleep(1.0)
         self._sender.welcomed()
         allowance, at = 1.0, self._sender.clock.monotonic()
         while not self._stopped:
@@ -270,7 +284,9 @@ class _Session:
             lane = self._earlier = None
         if lane is None:
             waiting = self._sender.spool.earlier()
-            if waiting and now >= self._busy_until:
+            if waiting and self._hellos >= HELLOS:
+                self._stopped = True  # a server need not remember more: go on over a new connection
+            elif waiting and now >= self._busy_until:
                 self._earlier = _Lane(waiting[0])
                 await self._hello(self._earlier)
             return allowance
@@ -304,8 +320,20 @@ class _Session:
                     self._asked.popleft().is_welcome = True
             elif isinstance(message, Command):
                 log.info("The server's command %s is not allowed here.", message.name)
+            if self._say_again:
+                await self._hello_again()
             self._wake.set()
         raise ConnectionError("the server ended the connection")
+
+    async def _hello_again(self) -> None:
+        """The server forgot a hello: say it again, once for all the batches that it refused meanwhile."""
+        lanes, self._say_again = self._say_again, set()
+        for lane in lanes & set(self._lanes()) - set(self._asked):
+            if self._sender.clock.monotonic() - lane.hello_at >= HELLO_AGAIN_S:
+                await self._hello(lane)
+            else:
+                lane.is_welcome = False  # it was just said: what was refused waits for a new connection's hello
+                self._stopped = True
 
     def _lanes(self) -> list[_Lane]:
         return [self._live] if self._earlier is None else [self._live, self._earlier]
@@ -327,19 +355,19 @@ class _Session:
     def _refused(self, lane: _Lane, kind: int, one: Refused) -> None:
         if one.code == "busy":
             self._later(lane, kind, one.seq)
-        elif one.code == "need_hello":
+        elif one.code in _FORGOTTEN:
             self._return(lane, kind, one.seq)
+            self._say_again.add(lane)
         else:
             self._sender.refuse(lane.group, kind, one.seq, one.code)
 
     async def _error(self, error: Error) -> None:
         """Error frames explain; what they refuse for good is settled by the ack that names it too."""
-        if error.code == "need_hello":
+        if error.code in _FORGOTTEN:
             for lane in self._lanes():
                 if error.seq is not None:
                     self._return(lane, BATCH, error.seq)
-                if lane not in self._asked:
-                    await self._hello(lane)
+                self._say_again.add(lane)
         elif error.code == "busy":
             self._busy_until = self._sender.clock.monotonic() + random.uniform(1, 3)  # noqa: S311 - jitter
             for lane in self._lanes():

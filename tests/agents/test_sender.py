@@ -168,8 +168,9 @@ async def test_a_busy_error_frame_keeps_the_batch_too() -> None:
         assert not one.sender.refused
 
 
-async def test_need_hello_is_answered_with_a_hello_and_the_batch_again() -> None:
+async def test_need_hello_is_answered_with_a_hello_and_the_batch_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that forgot the schema learns it on the same connection."""
+    monkeypatch.setattr(sending, "HELLO_AGAIN_S", 0.0)
     forgot = iter([True])
     async with running() as server, agent(Spool(), server.url) as one:
         server.on_batch = lambda batch: error("need_hello", batch.seq) if next(forgot, False) else None
@@ -309,3 +310,42 @@ async def test_frames_that_are_no_message_do_not_end_the_agent() -> None:
         await until(lambda: server.connections == 2)
         one.batch()
         await until(lambda: one.spool.current.is_empty)
+
+
+async def test_many_earlier_runs_are_delivered_over_several_connections(tmp_path: Path) -> None:
+    """A crash loop leaves many boots; a server remembers few hellos a connection."""
+    for number in range(sending.HELLOS + 5):
+        spool = Spool(tmp_path)
+        Agent(spool, "ws://127.0.0.1:1/", boot=f"old{number}").batch()
+        spool.close()
+    async with running() as server, agent(Spool(tmp_path), server.url, boot="new") as one:
+        one.batch()
+        await until(lambda: one.spool.current.is_empty and not one.spool.earlier(), 20)
+        one.spool.close()
+
+        assert server.connections == 2
+        assert len({batch.boot for batch in server.batches}) == sending.HELLOS + 6
+
+
+async def test_a_boot_that_the_server_forgot_is_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`wrong_boot` after our own hello means that it was evicted, whether it comes as an error or in an ack."""
+    monkeypatch.setattr(sending, "HELLO_AGAIN_S", 0.0)
+    forgot = iter([True])
+    async with running() as server, agent(Spool(), server.url) as one:
+        server.on_batch = lambda batch: refuse(batch, "wrong_boot") if next(forgot, False) else None
+        one.batch()
+        await until(lambda: one.spool.current.is_empty)
+
+        assert len(server.hellos) == 2
+        assert not one.sender.refused
+
+
+async def test_a_hello_that_the_server_will_not_have_is_tried_again_seldom(caplog: pytest.LogCaptureFixture) -> None:
+    """Its reason is said once, as an error."""
+    async with running() as server, agent(Spool(), server.url) as one:
+        server.on_hello = lambda hello: error("bad_hello")
+        one.batch()
+        await asyncio.sleep(0.3)
+
+        assert not one.spool.current.is_empty
+    assert sum("bad_hello: because" in record.getMessage() for record in caplog.records) == 1
