@@ -50,7 +50,7 @@ def _handle_again(group: Sequence[Event]) -> Finding | None:
 def _handle(group: Sequence[Event]) -> Finding | None:
     """Handle events of one kind on one GPU, in time order."""
     with transaction.atomic():
-        mine = Event.objects.select_for_update().filter(pk__in=[event.pk for event in group], handled_at=None)
+        mine = Event.objects.filter(pk__in=[event.pk for event in group], handled_at=None)
         count = mine.update(handled_at=timezone.now())
         event = group[-1]
         if not count or event.gpu is None:

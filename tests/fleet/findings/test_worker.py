@@ -123,3 +123,35 @@ def test_worker_and_beat_survive_a_broker_that_goes_away(tmp_path: Path, chat: R
             lost = eventually(lambda: [got for got in chat.got if "[critical]" in got["title"]], 60)
             assert (worker.poll(), beat.poll()) == (None, None)
             assert len(lost) == 1, site.log.read_text()
+
+
+RACE = """
+import threading
+import django
+django.setup()
+from django.db import connection
+from fleet.findings import events
+from fleet.inventory.models import Event, Gpu
+from tests.fleet.rows import event
+
+made = [event(Gpu.objects.get(), 48) for _ in range(4)]
+start = threading.Barrier(8)
+def work(one):
+    one = Event.objects.select_related("node", "gpu").get(pk=one.pk)
+    start.wait(10)
+    events.handle([one])
+    connection.close()
+threads = [threading.Thread(target=work, args=(one,)) for one in made * 2]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+
+
+def test_eight_workers_that_race_for_four_events_open_one_finding(site: Site) -> None:
+    """Each event counts once, whoever took it, and one announcement is due."""
+    site.run(RACE)
+
+    assert site.rows("SELECT rule, condition, seen_total FROM findings_finding") == [
+        {"rule": "uncorrectable-ecc", "condition": "firing", "seen_total": 4}
+    ]
+    assert site.rows("SELECT count(*) AS n FROM findings_transition WHERE after = 'firing'") == [{"n": 1}]
