@@ -16,12 +16,11 @@ from msgspec import Struct, structs
 from agents import recorder
 from agents.collectors import procfs
 from agents.machine import Machine
+from agents.stand_ins import GROWN_BYTES, StandIns
 from wire.recording import Header, Recording, Sample, Writer
 
 MAX_SAMPLES: Final = 7200
 """Half an hour at 4 Hz; a longer run keeps every second, then every fourth sample for the diagnosis. The file keeps all."""
-GROWN_BYTES: Final = 64 << 20
-"""A CUDA context alone takes more: a GPU whose memory grew by this is used by somebody new."""
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
 
@@ -91,10 +90,12 @@ def _on_terminal() -> bool:
 
 
 async def _sample(machine: Machine, hz: float, watch: "_Watch", writer: "_LazyWriter | None") -> None:
+    stand_ins = StandIns(watch.pid)
     async for sample in recorder.samples(machine, hz):
         if not machine.inventory.gpus:
             continue  # the driver may still come
         head = recorder.header(machine, hz)
+        sample = stand_ins.apply(sample)
         watch.take(head, sample)
         if writer is not None:
             writer.write(head, sample)
@@ -124,7 +125,7 @@ class _Watch:
     """Keeps samples and finds out which GPUs the command used."""
 
     def __init__(self, pid: int, proc: str = "/proc") -> None:
-        self._pid = pid
+        self.pid = pid
         self._proc = proc
         self._header: Header | None = None
         self._samples: list[Sample] = []
@@ -181,7 +182,7 @@ class _Watch:
         if pid not in self._kin:
             parent, found = pid, False
             while parent > 1 and not found:
-                found = parent == self._pid
+                found = parent == self.pid
                 stat = self._stat(parent)
                 parent = int(stat[1]) if stat else 0
             self._kin[pid] = found

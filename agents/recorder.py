@@ -48,25 +48,26 @@ def sample(machine: Machine, tick: Tick, t: float) -> Sample:
     holds = tick.processes.holds
     gpus: list[dict[str, Any]] = []
     for number, facts in enumerate(machine.inventory.gpus):
-        readings = _named("gpu", GPU, [column[number] for column in tick.gpu])
+        readings = named("gpu", GPU, [column[number] for column in tick.gpu])
         pids = {str(hold.pid): hold.mem_bytes for hold in holds if hold.gpu == number}
         gpus.append({"index": facts.index, **readings, "pids": pids})
     processes = tick.processes
-    host = _named("host", HOST, tick.host)
+    host = named("host", HOST, tick.host)
     if machine.per_core_pct is not None:
         host["cpu_pct_per_core"] = [round(core, 1) for core in machine.per_core_pct]
     return Sample(
         t=round(max(0.0, t), 3),
         gpus=tuple(gpus),
         processes=tuple(
-            {"pid": pid, "name": name, **_named("process", PROCESS, [column[row] for column in processes.values])}
+            {"pid": pid, "name": name, **named("process", PROCESS, [column[row] for column in processes.values])}
             for row, (pid, name) in enumerate(zip(processes.pid, processes.name, strict=True))
         ),
         host=host,
     )
 
 
-def _named(scope: str, names: tuple[str, ...], values: list[Cell]) -> dict[str, Any]:
+def named(scope: str, names: tuple[str, ...], values: list[Cell]) -> dict[str, Any]:
+    """Readings by name, rounded as recordings have them; what is absent is left out."""
     return {name: _rounded(scope, name, value) for name, value in zip(names, values, strict=True) if value is not None}
 
 

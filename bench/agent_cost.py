@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from agents.collectors.nvml import GPU_METRICS, GpuCollector  # noqa: E402 - the root must be on the path first
-from agents.device import DriverError  # noqa: E402
+from agents.device import DeviceError, DriverError  # noqa: E402
 from agents.machine import Machine  # noqa: E402
 from agents.nvml_device import NvmlDriver  # noqa: E402
 from wire import codec  # noqa: E402
@@ -229,6 +229,7 @@ def breakdown(rounds: int = 20) -> None:
             began = time.thread_time()
             collector.collect(1000.0)
             spent["one GPU, with the slow metrics"] += (time.thread_time() - began) * rounds
+        _breakdown_events(driver)
         why = Counter(reason for collector in collectors for reason in collector.reasons if reason)
         for name, seconds in spent.items():
             print(f"  {name}: {seconds / rounds / len(collectors) * 1e3:.3f} ms of CPU")
@@ -236,6 +237,17 @@ def breakdown(rounds: int = 20) -> None:
     finally:
         driver.close()
     asyncio.run(_breakdown_machine(rounds))
+
+
+def _breakdown_events(driver: NvmlDriver) -> None:
+    """Print what a second of waiting for events costs; the agent does it in a thread of its own."""
+    try:
+        began = time.thread_time()
+        for _ in range(4):
+            driver.event(500)
+        print(f"  waiting for events, a second: {(time.thread_time() - began) / 2 * 1e3:.3f} ms of CPU")
+    except DeviceError as error:
+        print(f"  no events here: {error}")
 
 
 async def _breakdown_machine(rounds: int) -> None:
