@@ -12,6 +12,7 @@ one row for each GPU and second), and it is counted and logged as `conflict`.
 
 import asyncio
 import contextlib
+import gc
 import logging
 import math
 import time
@@ -343,6 +344,17 @@ class Connection:
                 self.ingest.ledger.gone.add(self.node)
 
 
+def _collect_less_often() -> None:
+    """Let the garbage collector look after many more allocations than it does by itself.
+
+    Every batch is some sixty lists that live for a second and go by their reference counts. With Python's usual
+    threshold of 700 the collector walked all of them again and again: half of this process's time at 4,000 GPUs.
+    """
+    gc.collect()
+    gc.freeze()  # what was imported stays for good
+    gc.set_threshold(100_000, 20, 20)
+
+
 _ingest: Ingest | None = None
 
 
@@ -393,6 +405,7 @@ async def lifespan(scope: dict[str, Any], receive: Receive, send: Send) -> None:
             try:
                 _ingest = Ingest()
                 _ingest.start()
+                _collect_less_often()
             except Exception as error:
                 logger.exception("Ingest cannot start")
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
