@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,7 +15,9 @@ from advisor.bottleneck import Diagnosis as Diagnosed
 from advisor.bottleneck import diagnose
 from advisor.engine import evaluate
 from advisor.features import features
-from fleet.findings.lifecycle import Judged, reconcile
+from advisor.finding import Finding as Found
+from advisor.rule import Rule
+from fleet.findings.lifecycle import Judged, Place, Target, reconcile
 from fleet.findings.models import Diagnosis, Finding, Transition
 from fleet.findings.windows import Look, look
 
@@ -38,10 +41,11 @@ def judge(at: datetime) -> list[Transition]:
     still_open = frozenset(Finding.objects.filter(resolved_at=None).values_list("fingerprint", flat=True))
     rules = rule.load()
     evaluation = evaluate(rules, frames, still_open)
+    lacking = {(rule_id, target) for rule_id, target, _ in evaluation.not_evaluated}
     judged = Judged(
         rules=frozenset(one.id for one in rules),
         targets=seen.places.keys(),
-        missing=frozenset((rule_id, target) for rule_id, target, _ in evaluation.not_evaluated),
+        missing=lacking | silenced(rules, evaluation.findings, still_open, seen.places),
         fresh_nodes=seen.fresh_nodes,
         quiet=_QUIET,
     )
@@ -53,6 +57,28 @@ def judge(at: datetime) -> list[Transition]:
             seen.window.facts.height, time.monotonic() - began, len(evaluation.findings), len(transitions),
         )  # fmt: skip
     return transitions
+
+
+def silenced(
+    rules: Iterable[Rule], found: Sequence[Found], still_open: Iterable[str], places: Mapping[Target, Place]
+) -> set[tuple[str, str]]:
+    """The open findings, as rule and target, that another took precedence over in this window: not seen, and not clear."""
+    by_id = {one.id: one for one in rules}
+    on: dict[int, list[Found]] = defaultdict(list)
+    for one in found:
+        for gpu in places.get((one.scope, one.target), Place(None)).gpus:
+            on[gpu].append(one)
+    quiet = set()
+    for fingerprint in still_open:
+        rule_id, scope, target = fingerprint.split(":", 2)
+        place, mine = places.get((scope, target)), by_id.get(rule_id)
+        if place is None or mine is None:
+            continue
+        others = [one for gpu in place.gpus for one in on[gpu]]
+        sick = any(one.severity == "critical" and by_id[one.rule].group == "health" for one in others)
+        if any(one.rule in mine.yields_to for one in others) or (sick and mine.group in ("performance", "clocks")):
+            quiet.add((rule_id, target))
+    return quiet
 
 
 def _keep(diagnosed: Iterable[Diagnosed], seen: Look, at: datetime) -> None:

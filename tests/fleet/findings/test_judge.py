@@ -144,3 +144,37 @@ def test_a_failed_run_says_why_and_lets_the_next_one_in(monkeypatch: pytest.Monk
     advise()
     assert Cycle.objects.get(name="advise").error == ""
     assert Diagnosis.objects.exists()
+
+
+def test_what_another_finding_silenced_is_not_clear() -> None:
+    """A sick card's own trouble comes first; advice about its speed is held back, neither fired nor resolved."""
+    from advisor import rule
+    from fleet.findings.judge import silenced
+    from fleet.findings.lifecycle import Place
+    from tests.fleet.rows import found
+
+    rules = rule.load()
+    sick = next(one for one in rules if one.group == "health")
+    slow = next(one for one in rules if one.group == "performance" and one.scope == "job")
+    places = {("gpu", "1"): Place(1, (1,)), ("job", "n1/demo/a"): Place(1, (1, 2)), ("job", "n1/demo/b"): Place(1, (3,))}
+    still_open = [f"{slow.id}:job:n1/demo/a", f"{slow.id}:job:n1/demo/b", "gone-rule:gpu:1", f"{slow.id}:job:n9/demo/x"]
+
+    critical = [found("1", sick.id, "critical")]
+    assert silenced(rules, critical, still_open, places) == {(slow.id, "n1/demo/a")}
+    assert silenced(rules, [found("1", sick.id, "warn")], still_open, places) == set()
+    assert silenced(rules, [], still_open, places) == set()
+
+
+def test_what_yields_to_another_rule_is_not_clear_while_that_one_fires() -> None:
+    """Its own condition was not the reason that it fell silent."""
+    from advisor import rule
+    from fleet.findings.judge import silenced
+    from fleet.findings.lifecycle import Place
+    from tests.fleet.rows import found
+
+    rules = rule.load()
+    weaker = next(one for one in rules if one.yields_to and one.scope == "job")
+    places = {("job", "n1/demo/a"): Place(1, (1, 2))}
+
+    stronger = found("n1/demo/a", weaker.yields_to[0], scope="job")
+    assert silenced(rules, [stronger], [f"{weaker.id}:job:n1/demo/a"], places) == {(weaker.id, "n1/demo/a")}
