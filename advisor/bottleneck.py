@@ -368,7 +368,7 @@ def diagnose(frames: "Frames") -> list[Diagnosis]:
     for scope, frame, key in (("gpu", frames.gpu, "gpu"), ("job", frames.job, "job")):
         columns = [key, "bottleneck", "confidence", "evaluated", *[f"share_{name}" for name in SHARES]]
         for row in frame.select(columns).iter_rows():
-            shares = {name: round(value, 4) for name, value in zip(SHARES, row[4:], strict=True) if value is not None}
+            shares: dict[str, float] = {name: round(value, 4) for name, value in zip(SHARES, row[4:], strict=True) if value is not None}
             known = bool(row[3]) and row[1] is not None
             found.append(
                 Diagnosis(

@@ -48,7 +48,9 @@ def _one(history: list[dict[str, Any]]) -> dict[str, Any]:
         if name in _GAUGES or isinstance(value, dict):
             continue
         if isinstance(value, list):
-            last[name] = [sum(column) / len(column) for column in zip(*(row[name] for row in history if name in row), strict=False)]
+            last[name] = [
+                sum(column) / len(column) for column in zip(*(row[name] for row in history if name in row), strict=False)
+            ]
         elif isinstance(value, int | float):
             known = [row[name] for row in history if isinstance(row.get(name), int | float)]
             last[name] = sum(known) / len(known)
@@ -158,7 +160,11 @@ def on_more_gpus(recording: Recording, copies: int) -> Recording:
     samples = []
     for sample in recording.samples:
         gpus = tuple(
-            {**row, "index": row["index"] + k * n, "pids": {str(int(pid) + k * 1_000_000): b for pid, b in row.get("pids", {}).items()}}
+            {
+                **row,
+                "index": row["index"] + k * n,
+                "pids": {str(int(pid) + k * 1_000_000): b for pid, b in row.get("pids", {}).items()},
+            }
             for k in range(copies)
             for row in sample.gpus
         )
