@@ -1,0 +1,185 @@
+"""`fettle advise`: its JSON, its text, and how it refuses what is no recording."""
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.__main__ import main
+
+RECORDINGS = Path(__file__).resolve().parent.parent.parent / "recordings"
+LINES = gzip.decompress((RECORDINGS / "bf16_train.jsonl.gz").read_bytes()).decode().splitlines()
+
+
+def advise(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """The exit code, what was printed and what went to standard error."""
+    code = main(["advise", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def changed(tmp_path: Path, line: int, change: Callable[[dict[str, Any]], object]) -> Path:
+    """A plain recording with one line changed."""
+    lines = list(LINES)
+    content = json.loads(lines[line - 1])
+    change(content)
+    lines[line - 1] = json.dumps(content)
+    path = tmp_path / "changed.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_it_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    """The fixed names are there, and findings come strongest first."""
+    code, out, err = advise(capsys, RECORDINGS / "near_oom.jsonl.gz", "--json")
+    said = json.loads(out)
+
+    assert (code, err) == (0, "")
+    assert said["bottleneck"] == "launch"
+    assert sum(said["shares"].values()) == pytest.approx(1, abs=1e-3)
+    assert {"confidence", "recording", "window_s", "not_evaluated"} <= set(said)
+    assert [finding["rule"] for finding in said["findings"]] == ["memory-nearly-full", "launch-bound-small-kernels"]
+    launch = said["findings"][1]
+    assert {"rule", "severity", "scope", "evidence", "change", "expected_gain", "risk", "rollback", "verify"} <= set(launch)
+    assert all(set(step) == {"kind", "text"} for step in launch["change"])
+    assert set(launch["expected_gain"]) == {"low", "high", "basis"}
+    assert all({"name", "value", "unit", "threshold", "comparison"} == set(line) for line in launch["evidence"])
+
+
+def test_it_prints_text_that_a_person_can_follow(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bottleneck with bars, each finding with its numbers, change, gain and risk."""
+    code, out, _err = advise(capsys, RECORDINGS / "fp32_train.jsonl.gz")
+
+    assert code == 0
+    assert out.startswith("fp32_train: bottleneck compute (high confidence")
+    assert "#####" in out
+    assert "fp32-without-tensor-cores" in out
+    assert "Measured: fp32_active_when_busy 0.6" in out
+    assert 'torch.set_float32_matmul_precision("high")' in out
+    assert "Gain: 1.5 to 8 times" in out
+    assert "Risk: " in out
+
+
+def test_it_says_so_when_there_is_nothing_to_change(capsys: pytest.CaptureFixture[str]) -> None:
+    """A healthy job gets a plain word, not silence."""
+    code, out, _err = advise(capsys, RECORDINGS / "bf16_train.jsonl.gz")
+
+    assert code == 0
+    assert "Nothing to change" in out
+
+
+def test_it_explains_a_gpu_that_was_never_used(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Nobody held the GPU: idle, with an explanation and no finding."""
+    path = tmp_path / "unused.jsonl"
+    quiet = json.loads(LINES[1])
+    rows = [LINES[0], *(json.dumps({**quiet, "t": k / 4, "processes": []}) for k in range(100))]
+    path.write_text("\n".join(rows))
+
+    code, out, _err = advise(capsys, path, "--json")
+    said = json.loads(out)
+
+    assert code == 0
+    assert said["bottleneck"] == "idle"
+    assert "nothing to tune" in said["note"]
+    assert said["findings"] == []
+
+
+def test_it_explains_a_recording_without_any_gpu(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """No reading of a GPU is said in words."""
+    path = tmp_path / "none.jsonl"
+    path.write_text("\n".join([LINES[0], *(json.dumps({**json.loads(line), "gpus": []}) for line in LINES[1:])]))
+
+    code, out, _err = advise(capsys, path, "--json")
+
+    assert code == 0
+    assert json.loads(out)["bottleneck"] is None
+    assert "no reading of any GPU" in json.loads(out)["note"]
+
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "an empty file": (b"", "line 1"),
+    "binary junk": (bytes(range(128, 256)) * 20, "line 1"),
+    "junk that claims to be gzip": (b"\x1f\x8b" + bytes(range(200)), "line 1"),
+    "a recording cut short": ((RECORDINGS / "bf16_train.jsonl.gz").read_bytes()[:4000], "line"),
+    "a header alone": (LINES[0].encode(), "line 2"),
+    "another format": (b'{"recording": 9}\n{"t": 0}', "version 9"),
+    "text": (b"hello\nworld\n", "line 1"),
+    "a thousand brackets": (LINES[0].encode() + b"\n" + b"[" * 100_000, "line 2"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_it_refuses_a_bad_file_in_one_sentence(kind: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Exit code 2, the line named, no traceback, nothing on standard output."""
+    content, named = BAD[kind]
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(content)
+
+    code, out, err = advise(capsys, path)
+
+    assert (code, out) == (2, "")
+    assert named in err
+    assert err.count("\n") == 1
+
+
+def test_it_refuses_a_directory_and_a_missing_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Neither is a recording, and both are said plainly."""
+    assert advise(capsys, tmp_path)[0] == 2
+    assert advise(capsys, tmp_path / "missing")[0] == 2
+
+
+SAMPLES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "without its index": lambda sample: sample["gpus"][0].pop("index"),
+    "with text as its index": lambda sample: sample["gpus"][0].update(index="0"),
+    "with an index beyond any machine": lambda sample: sample["gpus"][0].update(index=10**30),
+    "twice": lambda sample: sample["gpus"].append(dict(sample["gpus"][0])),
+    "with pids that are no map": lambda sample: sample["gpus"][0].update(pids=[1, 2]),
+    "with a pid that is no number": lambda sample: sample["gpus"][0].update(pids={"x": 1}),
+    "with a pid beyond any kernel": lambda sample: sample["gpus"][0].update(pids={str(10**25): 1}),
+    "beside a process without pid": lambda sample: sample["processes"][0].pop("pid"),
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_it_names_the_line_of_a_gpu(kind: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A sample that cannot be understood is refused by line."""
+    code, out, err = advise(capsys, changed(tmp_path, 61, SAMPLES[kind]))
+
+    assert (code, out) == (2, "")
+    assert "line 61" in err
+
+
+READINGS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "text, lists and booleans": lambda s: s["gpus"][0].update(sm_active="x", power_w=None, mem_used_bytes=[1], gpu_util_pct=True),
+    "huge numbers": lambda s: s["gpus"][0].update(power_w=1e308, mem_used_bytes=10**40, pcie_tx_bytes_per_s=1e300),
+    "huge process counters": lambda s: s["processes"][0].update(cpu_pct=1e300, write_chars_total=10**30),
+    "odd cores": lambda s: s["host"].update(cpu_pct_per_core=["a", None, 1e9]),
+    "odd memory of a process": lambda s: s["gpus"][0].update(pids={"751": "much"}),
+}
+
+
+@pytest.mark.parametrize("kind", READINGS)
+def test_it_takes_impossible_readings_as_absent(kind: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One reading that cannot be leaves the rest of the recording standing."""
+    code, out, _err = advise(capsys, changed(tmp_path, 61, READINGS[kind]), "--json")
+
+    assert code == 0
+    assert json.loads(out)["bottleneck"] == "compute"
+
+
+def test_it_runs_as_a_program() -> None:
+    """The command works from a shell, and its help costs no heavy import."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "import argparse, cli.advise as a; a.arguments(argparse.ArgumentParser())"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=RECORDINGS.parent,
+    )
+
+    assert "polars" not in done.stderr
