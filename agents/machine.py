@@ -78,7 +78,7 @@ class Machine:
         self._opener = Worker("driver")
         self._retry_at = float("-inf")
         self._retry_s = RETRY_FIRST_S
-        self._happened: deque[DeviceEvent] = deque()  # the watcher's thread appends
+        self._happened: deque[DeviceEvent] = deque(maxlen=10_000)  # the watcher's thread appends
         self._opening = False
         self._outcome: _Opened | DriverError | None = None
         self._dead_ticks = 0

@@ -126,6 +126,32 @@ def test_a_disk_that_refuses_costs_nothing_that_memory_can_hold(tmp_path: Path, 
     again.close()
 
 
+def test_a_kernel_that_refuses_to_write_is_survived_and_counted(tmp_path: Path) -> None:
+    """A real refusal (a file size limit): nothing is lost, and the file takes records again when it may."""
+    program = (
+        "import resource, sys; from pathlib import Path; from agents.spool import *; from wire.messages import Hello\n"
+        "s = Spool(Path(sys.argv[1])); s.begin(Hello(node='n', boot='b', agent_version='1', schema='s'))\n"
+        "soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))\n"
+        "for seq in range(20): s.append(BATCH, seq, b'x' * 300)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))\n"
+        "refused = s.write_errors\n"
+        "for seq in range(20, 25): s.append(BATCH, seq, b'x' * 300)\n"
+        "assert s.write_errors == refused\n"
+        "assert all(s.payload(s.current, BATCH, seq) == b'x' * 300 for seq in range(25))\n"
+        "s.close(); print(refused)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stderr
+    refused = int(done.stdout)
+    assert refused > 5
+    again = Spool(tmp_path)
+    assert len(again.earlier()[0].pending(BATCH)) == 25 - refused
+    assert again.damaged == 0
+    again.close()
+
+
 def test_two_agents_cannot_share_a_spool(tmp_path: Path) -> None:
     """The second one is told, before it harms the first one's."""
     spool = Spool(tmp_path)
