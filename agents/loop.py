@@ -27,6 +27,8 @@ JUMP_S: Final = 2.0
 """A step of the clock of more than this is told; less is the steering of NTP."""
 REPEAT_S: Final = 1.0
 """Equal events within this time travel as one that counts them."""
+DROPS_S: Final = 60.0
+"""Dropped records are told of once in this time."""
 _TEXT_MAX: Final = 500
 
 
@@ -52,6 +54,8 @@ class NodeLoop:
         self._batch_seq = 0
         self._event_seq = 0
         self._absences = Absences()
+        self._drops_told = 0
+        self._drops_at = -math.inf
         self._recent: dict[tuple[str, str | None, int | None], list[float]] = {}  # first told at, repeats since
         self._untold: list[tuple[DeviceEvent, float]] = []
 
@@ -62,6 +66,7 @@ class NodeLoop:
             self._begin()
         if self.sender is not None and self.sender.lost_some():
             self._absences.reset()
+        self._tell_drops()
         batch = Batch(
             node=self.node,
             boot=self._boot,
@@ -76,6 +81,14 @@ class NodeLoop:
         self._batch_seq += 1
         self._keep(BATCH, batch.seq, encode(batch))
         self.tell_events()
+
+    def _tell_drops(self) -> None:
+        """Tell the server of records that never reached it, not more often than DROPS_S."""
+        now = self._clock.monotonic()
+        if self.spool.dropped > self._drops_told and now - self._drops_at >= DROPS_S:
+            lost, self._drops_told, self._drops_at = self.spool.dropped - self._drops_told, self.spool.dropped, now
+            text = f"The spool was full: the {lost} oldest records were dropped before the server could store them."
+            self.tell(DeviceEvent("agent", None, None, text), self._clock.now())
 
     def tell_events(self) -> None:
         """Keep and send what happened since the call before."""

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from agents.collectors.host import HostCollector, facts
 from agents.collectors.nvml import GPU_METRICS, SLOW_S, XID_POSITION, GpuCollector
 from agents.collectors.processes import ProcessCollector, Reading
@@ -121,7 +123,8 @@ class Machine:
             reasons.append(why)
             if values and not slot.late and not self._opening:
                 holds += [Hold(number, pid, used) for pid, used in slot.collector.holds]
-        self._watch_death(rows)
+        self._watch_death()
+        self._watch_mig()
         readings = self._processes.collect((hold.pid for hold in holds), time.monotonic())
         shown = {reading.pid for reading in readings}
         return Tick(
@@ -200,19 +203,19 @@ class Machine:
                 self._happen("gpu_back", slot.facts.uuid, f"GPU {slot.facts.index} answers again.")
         return list(collector.values), list(collector.reasons)
 
-    def _watch_death(self, rows: list[list[Cell]]) -> None:
+    def _watch_death(self) -> None:
         """Open the driver anew when no GPU has answered anything for a while, though none is called lost or late."""
-        alive = not rows or any(
-            value is not None for row in rows for position, value in enumerate(row) if position != XID_POSITION
-        )
-        if alive or self._opening or any(slot.lost or slot.late for slot in self._slots):
+        slots = self._slots
+        if self._opening or self.state != "ok" or any(slot.collector.answered or slot.lost or slot.late for slot in slots):
             self._dead_ticks = 0
             return
         self._dead_ticks += 1
-        if self._dead_ticks >= DEAD_TICKS and self.state == "ok":
+        if self._dead_ticks >= DEAD_TICKS:
             self._dead_ticks = 0
             self._retry_s, self._retry_at = RETRY_FIRST_S, float("-inf")
             self._enter("driver_error", "no GPU answers any more; the driver may have been reloaded")
+            for slot in slots:
+                slot.collector.fail("driver_error")
 
     async def _keep_open(self, driver: Driver) -> None:
         """Open the driver when it is not, and again now and then while a GPU is lost."""
@@ -273,14 +276,21 @@ class Machine:
 
     def _attach(self, driver: Driver, opened: _Opened) -> None:
         known = {slot.facts.uuid: slot for slot in self._slots}
+        reloaded = bool(known) and self.state != "ok"
+        answering: set[str] = set()
         for device in opened.devices:
-            slot = known.get(device.facts.uuid)
+            uuid = device.facts.uuid
+            if uuid in answering:
+                log.warning("Two GPUs say that they are %s; the second one is left out.", uuid)
+                continue
+            answering.add(uuid)
+            slot = known.get(uuid)
             if slot is None:
-                self._slots.append(_Slot(device.facts, device, self._slow_s))
+                self._slots.append(_Slot(self._numbered(device.facts), device, self._slow_s))
             else:
-                slot.facts = device.facts
+                # NVML renumbers when a card is gone; a GPU keeps the number under which it is known
+                slot.facts = structs.replace(device.facts, index=slot.facts.index)
                 slot.attach(device)
-        answering = {device.facts.uuid for device in opened.devices}
         for slot in self._slots:
             if slot.facts.uuid not in answering:
                 slot.collector.fail("gpu_lost")
@@ -289,22 +299,36 @@ class Machine:
             for sentence in opened.unreachable:
                 self._happen("gpu_lost", None, sentence)
         self._enter("ok", "")
-        host = self._host_facts
-        inventory = Inventory(
-            type(host)(
-                cores=host.cores,
-                mem_total_bytes=host.mem_total_bytes,
-                kernel=host.kernel,
-                driver_version=opened.versions.driver,
-                cuda_driver_version=opened.versions.cuda,
-            ),
-            tuple(slot.facts for slot in self._slots),
+        self._host_facts = structs.replace(
+            self._host_facts, driver_version=opened.versions.driver, cuda_driver_version=opened.versions.cuda
         )
-        if inventory != self.inventory:
-            self.inventory = inventory
+        self._take_stock(reloaded)
         self._watching.set()
         self._watcher = threading.Thread(target=self._watch, args=(driver,), name="gpu-events", daemon=True)
         self._watcher.start()
+
+    def _numbered(self, facts: GpuFacts) -> GpuFacts:
+        """`facts` with a number that no other GPU has."""
+        taken = {slot.facts.index for slot in self._slots}
+        index = facts.index
+        while index in taken:
+            index += 1
+        return structs.replace(facts, index=index)
+
+    def _take_stock(self, is_new_epoch: bool = False) -> None:
+        """Make the inventory anew where it changed, or where counters may have begun anew: a hello of its own follows."""
+        inventory = Inventory(self._host_facts, tuple(slot.facts for slot in self._slots))
+        if is_new_epoch or inventory != self.inventory:
+            self.inventory = inventory
+
+    def _watch_mig(self) -> None:
+        """A GPU that was switched to or from MIG is another card to the server."""
+        for slot in self._slots:
+            mode = slot.collector.mig_mode
+            if mode is not None and mode != slot.facts.mig_mode and not slot.lost:
+                slot.facts = structs.replace(slot.facts, mig_mode=mode)
+                self._happen("driver", slot.facts.uuid, f"MIG was switched {'on' if mode else 'off'} on GPU {slot.facts.index}.")
+                self._take_stock()
 
     def _shut(self, driver: Driver) -> Callable[[], None]:
         def job() -> None:

@@ -49,8 +49,9 @@ class GpuCollector:
         self.holds: list[tuple[int, int | None]] = []
         self.holds_reason: str | None = None
         self.xids = 0
+        self.answered = False  # in the last tick the device answered at least one question
         self._slow_at = float("-inf")
-        self._mig = device.facts.mig_mode
+        self.mig_mode = device.facts.mig_mode
         self._plan()
 
     def _plan(self) -> None:
@@ -82,12 +83,13 @@ class GpuCollector:
     def collect(self, now: float) -> None:
         """Read what is due at monotonic second `now`. Never raises DeviceError: a failure is a reason."""
         slow = now - self._slow_at >= self._slow_s
+        self.answered = False
         try:
             if slow:
                 self._slow_at = now
                 mig = self.device.mig_mode()
-                if mig != self._mig:
-                    self._mig = mig
+                if mig != self.mig_mode:
+                    self.mig_mode = mig
                     self._plan()
                 if not self._static_done:
                     self._static_done = True
@@ -176,6 +178,7 @@ class GpuCollector:
         return unsupported
 
     def _set(self, part: _Part, raw: object) -> None:
+        self.answered = True
         position = part.position
         metric = GPU_METRICS[position]
         if (type(raw) is int or type(raw) is float) and part.scale != 1:

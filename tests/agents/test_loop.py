@@ -173,3 +173,17 @@ async def test_a_tick_that_fails_is_not_the_end() -> None:
     spool = await ticked(Hand(), source, 3)
 
     assert [batch.seq for batch in batches(spool)] == [0, 1]
+
+
+async def test_dropped_records_are_told_of_and_not_every_second() -> None:
+    """The server learns that there is a hole, and how large it is."""
+    spool, clock = Spool(None, 1 << 12), Hand()
+    node = NodeLoop("n", Given(), spool, None, clock)
+    for t in range(30):
+        await node.tick(float(t))
+        await clock.sleep(1.0)
+    told = [event.text for event in events(spool) if event.kind == "agent"]
+
+    assert spool.dropped > 5
+    assert len(told) == 1
+    assert "oldest records were dropped" in told[0]
