@@ -14,6 +14,7 @@ from agents import command
 from agents.command import CommandError, Ran, _Watch
 from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
+from cli.__main__ import main
 from tests.agents.fake_nvml import FakeNvml
 from wire import recording
 from wire.recording import Header, RecordedGpu, Sample
@@ -140,6 +141,23 @@ def test_a_command_that_is_not_there_is_told_apart() -> None:
         run(FakeNvml(), ["/nonexistent-command"])
 
     assert caught.value.code == 127
+
+
+def test_the_diagnosis_follows_on_stderr(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """With GPUs there: the command's output first, then the bottleneck; the kept file is judged the same way."""
+    nvml = FakeNvml()
+    monkeypatch.setattr("agents.nvml_device.NvmlDriver", lambda: NvmlDriver(nvml))
+    file = tmp_path / "run.jsonl.gz"
+    code = main(["run", "--record", str(file), "--", "sh", "-c", "sleep 8; echo done; exit 4"])
+    out, err = capfd.readouterr()
+
+    assert code == 4
+    assert out == "done\n"
+    assert err.startswith("sh: bottleneck ")
+    assert main(["advise", str(file)]) == 0
+    assert capfd.readouterr().out.split("(")[0] == err.split("(")[0].replace("sh:", "run:")
 
 
 def sample(t: float, *pids: dict[str, int | None], used: int = 0) -> Sample:
