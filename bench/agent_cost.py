@@ -113,7 +113,8 @@ def rss_mib(pid: int) -> float | None:
 
 async def measure(name: str, words: list[str], seconds: float) -> dict[str, Any]:
     """Start one monitor, let it warm up, and measure it; `error` in the result when that failed."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    paths = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"PYTHONPATH": paths}
     with tempfile.TemporaryFile() as said:
         try:
             child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=said, env=environment, cwd=ROOT)
