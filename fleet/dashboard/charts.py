@@ -109,7 +109,7 @@ def _layout(start: int, end: int, **axes: FigureDict) -> FigureDict:
         "hovermode": "x unified",
         "showlegend": True,
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "margin": {"l": 64, "r": 64 if "yaxis2" in axes else 16, "t": 8, "b": 32},
+        "margin": {"l": 64, "r": 78 if "yaxis2" in axes else 16, "t": 8, "b": 32},
         "xaxis": {
             "type": "date",
             "range": [datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S") for at in (start, end)],

@@ -104,8 +104,6 @@ def with_columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
 MAP_METRICS: Final = (
     "sm_active",
     "gpu_util_pct",
-    "tensor_active",
-    "dram_active",
     "mem_used_bytes",
     "mem_total_bytes",
     "power_w",

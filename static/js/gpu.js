@@ -1,9 +1,12 @@
 // The GPU page: live values, and the charts of the last hours, asked for anew every ten seconds.
 import { draw } from "./charts.js";
-import { connect, fill } from "./live.js";
+import { connect, fill, state } from "./live.js";
 
 const now = document.getElementById("now");
-connect({ subscribe: "gpu", id: Number(now.dataset.gpu) }, (frame) => fill(now, frame.metrics, frame.age_s));
+connect({ subscribe: "gpu", id: Number(now.dataset.gpu) }, (frame) => {
+  fill(now, frame.metrics, frame.age_s);
+  state(frame.age_s, frame.t);
+});
 
 const charts = document.getElementById("charts");
 const missing = document.getElementById("missing");

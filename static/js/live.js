@@ -34,21 +34,42 @@ export function connect(subscription, onFrame) {
   open();
 }
 
-// Write one value into its cell. An absent one keeps the reason that the page gave; a stale one is greyed.
-export function put(cell, value) {
+// Write one value into its cell; an absent one as a dash with its reason: the page's own, or `why`.
+function put(cell, value, why) {
   const absent = typeof value !== "number";
+  cell.dataset.reason ??= cell.title;
   cell.textContent = reading(value, cell.dataset.unit);
   cell.classList.toggle("absent", absent);
-  if (!absent) cell.removeAttribute("title");
+  if (absent) cell.title = why || cell.dataset.reason || cell.closest("[data-absent]").dataset.absent;
+  else cell.removeAttribute("title");
+  const note = cell.nextElementSibling;
+  if (note?.matches(".note")) note.hidden = !absent;
 }
 
+// Grey from 10 s on; from 30 s on nothing of it is shown as if it were true.
 export function fill(root, values, age) {
-  const unknown = age === null || age > UNKNOWN_S;
   root.classList.toggle("stale", age === null || age > STALE_S);
-  if (unknown) return; // what stands there stays, greyed
+  if (age === null) return; // the server has heard nothing since it started: what the page knew stays, greyed
+  const unknown = age > UNKNOWN_S;
   for (const cell of root.querySelectorAll("[data-metric]")) {
-    if (cell.dataset.metric in values) put(cell, values[cell.dataset.metric]);
+    if (unknown) put(cell, null, root.closest("[data-unknown]").dataset.unknown);
+    else if (cell.dataset.metric in values) put(cell, values[cell.dataset.metric]);
   }
+}
+
+// What the head of the page says of the node: reporting, or unknown since when.
+export function state(age, now) {
+  const root = document.getElementById("state");
+  if (!root || age === null) return;
+  const unknown = age > UNKNOWN_S;
+  const [on, off] = root.children;
+  if (!off) { // the page was made while the node was silent
+    if (!unknown) location.reload();
+    return;
+  }
+  on.hidden = unknown;
+  off.hidden = !unknown;
+  if (unknown) off.querySelector("time").textContent = `${new Date((now - age) * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
 export const named = (columns, row) => Object.fromEntries(columns.map((name, index) => [name, row[index]]));

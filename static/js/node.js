@@ -1,15 +1,18 @@
 // The node page: live values in the GPU table and of the host.
-import { connect, fill, named } from "./live.js";
+import { connect, fill, named, state } from "./live.js";
 
 const table = document.getElementById("gpus");
 if (table) {
   const rows = new Map([...table.querySelectorAll("[data-gpu]")].map((row) => [Number(row.dataset.gpu), row]));
   const host = document.getElementById("host");
   connect({ subscribe: "node", id: Number(table.dataset.node) }, (frame) => {
-    for (const values of frame.rows.map((row) => named(frame.columns, row))) {
+    const readings = frame.rows.map((row) => named(frame.columns, row));
+    for (const values of readings) {
       const row = rows.get(values.id);
       if (row) fill(row, values, values.age_s);
     }
+    const ages = readings.map((values) => values.age_s).filter((age) => age !== null);
+    if (ages.length) state(Math.min(...ages), frame.t);
     fill(host, frame.host, frame.host.age_s);
   });
 }

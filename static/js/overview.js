@@ -153,7 +153,7 @@ class HeatMap {
       pen.fillStyle = this.ramp[level];
       pen.fillRect(x, y, wide, size);
       if (size >= 18) {
-        pen.fillStyle = level >= 4 ? this.inks[1] : this.inks[0];
+        pen.fillStyle = level >= 5 ? this.inks[1] : this.inks[0];
         const value = this.metric === "temperature_c" ? gpu.temperature_c : share * 100;
         pen.fillText(String(Math.round(value)), x + wide / 2, y + size / 2 + 0.5);
       }

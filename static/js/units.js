@@ -2,15 +2,19 @@
 export const ABSENT = "–";
 const SPACE = "\u00a0";
 
-const grouped = (value, places) =>
-  value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places, roundingMode: "halfEven" });
+// Rounds as Python does: exact, ties to even. Only eighths can be exact ties in binary.
+const ungrouped = (value, places) => {
+  const scaled = value * 10 ** places;
+  const tie = Number.isInteger(value * 8) && Math.abs(scaled % 1) === 0.5;
+  return (tie ? (2 * Math.round(scaled / 2)) / 10 ** places : value).toFixed(places);
+};
+const grouped = (value, places) => ungrouped(value, places).replace(/^-?\d+/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","));
 const digits = (value) => grouped(value, Math.abs(value) >= 99.95 || value === 0 ? 0 : Math.abs(value) >= 9.995 ? 1 : 2);
 const scaled = (value, base, names) => {
   let step = 0;
   while (Math.abs(value) >= base * 0.9995 && step < names.length - 1) { value /= base; step += 1; }
   return (step ? digits(value) : grouped(value, 0)) + SPACE + names[step];
 };
-const ungrouped = (value, places) => grouped(value, places).replace(/,/g, "");
 const percent = (value) =>
   value > 0 && value < 0.05 ? `< 0.1${SPACE}%` : ungrouped(value, Math.abs(value) > 0 && Math.abs(value) < 9.95 ? 1 : 0) + SPACE + "%";
 const count = (value) => grouped(value, Number.isInteger(value) ? 0 : Math.abs(value) >= 1 ? 1 : 2);

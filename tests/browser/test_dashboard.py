@@ -127,7 +127,28 @@ def test_no_page_is_wider_than_the_screen(page: Page, width: int) -> None:
 
 def test_live_values_are_written_as_the_pages_are(page: Page) -> None:
     """units.js and units.py agree, so that a value does not change its form with the first frame."""
-    values: list[Any] = [None, 0, 0.0002, 0.03, 0.042, 0.0996, 0.5, 0.999, 1, 3.25, 9.96, 9.994, 42.06, 87.4, 99.96, 100, 692.3]
+    values: list[Any] = [
+        None,
+        0,
+        0.0002,
+        0.03,
+        0.042,
+        0.0996,
+        0.5,
+        0.999,
+        1,
+        3.25,
+        9.96,
+        9.994,
+        42.06,
+        87.4,
+        99.96,
+        100,
+        692.3,
+        692.5,
+        693.5,
+        0.125,
+    ]
     values += [1023, 1755, 9999.6, 45_210, 999_999, 18_467_650_318, 150_754_820_096, 1.5e12, 1 << 53]
     cases = [[value, unit] for value in values for unit in (*units.BY_UNIT, "cores", "errors") if unit not in ("", "seconds")]
 
@@ -141,7 +162,10 @@ def test_live_values_are_written_as_the_pages_are(page: Page) -> None:
 
 
 def test_a_silent_agent_turns_the_values_grey(page: Page, watched: Watched, site: Site) -> None:
-    """Ten seconds after the last sample a value is marked as old, before anybody reloads. The last test: it ends the agent."""
+    """Ten seconds after the last sample a value is greyed, after thirty it is unknown, before anybody reloads.
+
+    The last test: it ends the agent.
+    """
     page.goto("/nodes/replay-bf16-train/")
     row = page.locator("#gpus tbody tr").first
     expect(page.locator("#live")).to_have_text("live")
@@ -149,5 +173,11 @@ def test_a_silent_agent_turns_the_values_grey(page: Page, watched: Watched, site
     site.agent.terminate()
 
     expect(row).to_have_class("stale", timeout=30_000)
+    expect(page.locator("#state")).to_contain_text("reporting")
+    expect(page.locator("#state > span").last).to_be_visible(timeout=40_000)
+    expect(page.locator("#state > span").last).to_contain_text("unknown since")
+    expect(row.locator('[data-metric="power_w"]')).to_have_text("–")
+    row.locator('[data-metric="power_w"]').click()
+    expect(page.locator(".reason")).to_have_text("no sample in the last 30 seconds")
     assert eventually(lambda: site.agent.poll() is not None, 10)
     assert json.dumps(watched.errors) == "[]"

@@ -9,6 +9,7 @@ from django.db.models import Count
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_safe
 
 from fleet.dashboard import readings, words
@@ -54,6 +55,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     )
 
 
+@gzip_page  # a megabyte at ten thousand GPUs
 @login_required
 @require_safe
 def heat_map(request: HttpRequest) -> JsonResponse:

@@ -1,0 +1,27 @@
+// Around every page. Light or dark: the system's choice until the reader makes one, which this browser keeps; it runs
+// before the first paint. And the reason of an absent value for those who tap instead of hovering.
+(() => {
+  const root = document.documentElement;
+  const kept = localStorage.getItem("theme");
+  if (kept === "light" || kept === "dark") root.dataset.theme = kept;
+  const isDark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const tell = () => document.dispatchEvent(new CustomEvent("theme"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tell);
+
+  document.addEventListener("click", (event) => {
+    document.querySelector(".reason")?.remove();
+    const absent = event.target.closest(".absent[title]");
+    if (absent) {
+      const box = Object.assign(document.createElement("div"), { className: "reason", textContent: absent.title });
+      document.body.append(box);
+      const place = absent.getBoundingClientRect();
+      box.style.top = `${scrollY + place.bottom + 4}px`;
+      box.style.left = `${Math.max(8, Math.min(place.left, innerWidth - box.offsetWidth - 8))}px`;
+    }
+    if (event.target.closest("[data-theme-toggle]")) {
+      root.dataset.theme = isDark() ? "light" : "dark";
+      localStorage.setItem("theme", root.dataset.theme);
+      tell();
+    }
+  });
+})();
