@@ -121,8 +121,8 @@ def _data() -> pl.Expr:
     workers = _zero("children_cores")
     children = _zero("children")
     has_workers = (children >= 1) & (workers >= 0.1)
-    # What the whole host reads and waits for is this job's where no other job uses a GPU of the node.
-    shared = pl.when(pl.col("node_jobs") <= 1).then(1.0).otherwise(0.0)
+    # What the whole host reads and waits for is this job's, each rank's part, where no other job uses a GPU of the node.
+    shared = pl.when(pl.col("node_jobs") <= 1).then(1.0 / pl.col("ranks").clip(1, None)).otherwise(0.0)
     blocked = shared * _zero("iowait_cores")
     reads = _zero("read_bytes_per_s") + shared * _zero("disk_read_bytes_per_s")
     fetches = shared * _zero("net_rx_bytes_per_s")
@@ -368,7 +368,9 @@ def diagnose(frames: "Frames") -> list[Diagnosis]:
     for scope, frame, key in (("gpu", frames.gpu, "gpu"), ("job", frames.job, "job")):
         columns = [key, "bottleneck", "confidence", "evaluated", *[f"share_{name}" for name in SHARES]]
         for row in frame.select(columns).iter_rows():
-            shares: dict[str, float] = {name: round(value, 4) for name, value in zip(SHARES, row[4:], strict=True) if value is not None}
+            shares: dict[str, float] = {
+                name: round(value, 4) for name, value in zip(SHARES, row[4:], strict=True) if value is not None
+            }
             known = bool(row[3]) and row[1] is not None
             found.append(
                 Diagnosis(

@@ -28,6 +28,8 @@ _THERMAL: Final = 0x20 | 0x40
 _BRAKE: Final = 0x08 | 0x80
 QUIET: Final = 0.003
 """An engine that did nothing at all (0.0001 measured); the thinnest launch-bound programs stay above 0.01."""
+RISES_FOR_S: Final = 8.0
+"""Memory that breathes with each step falls back sooner; a leak in a recording's loop after 10 s and more."""
 _SERVING: Final = r"(?i)vllm|sglang|tritonserver|trtllm|tensorrt|text-generation|ollama|llama-server|lmdeploy"
 _LOADED: Final = 0.5  # an engine at work half of the time keeps its clocks up: those of idle cards say nothing
 
@@ -115,6 +117,7 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
         pl.col("mem_used_bytes").mean().alias("mem_used_bytes"),
         *[_quarter(n).alias(f"_mem_q{n}") for n in range(4)],
         (pl.col("mem_used_bytes").diff() > 0).mean().alias("mem_rising_share"),
+        (pl.col("mem_used_bytes").diff() < 0).sum().alias("_mem_falls"),
         pl.col("mem_used_bytes").diff().clip(0).sum().alias("_mem_risen"),
         pl.col("pcie_link_gen").filter(loaded).max().alias("pcie_link_gen"),
         pl.col("pcie_link_width").filter(loaded).max().alias("pcie_link_width"),
@@ -213,13 +216,13 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float) -> pl.Dat
         pcie_bytes_per_s=pl.max_horizontal("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"),
         nvlink_bytes_per_s=pl.max_horizontal("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"),
         # Growth that goes on at an even pace: each of three steps between the quarters' means is at least half the mean
-        # step; or nearly every sample is above the one before, as in a window over a recording's loop.
+        # step; or nearly every sample is above the one before for long stretches, as in a window over a recording's loop.
         mem_growth_bytes_per_s=pl.when(pl.all_horizontal([step >= 0.5 * mean_step for step in steps]) & (mean_step > 0))
         .then((quarters[3] - quarters[0]) / (0.75 * length))
-        .when(pl.col("mem_rising_share") >= 0.7)
+        .when((pl.col("mem_rising_share") >= 0.7) & (length / (pl.col("_mem_falls") + 1) >= RISES_FOR_S))
         .then(pl.col("_mem_risen") / length)
         .otherwise(0.0),
-    ).drop("power_limit_now_w", "_idle_cores", "_idle", "_mem_q0", "_mem_q1", "_mem_q2", "_mem_q3", "_mem_risen")
+    ).drop("power_limit_now_w", "_idle_cores", "_idle", "_mem_q0", "_mem_q1", "_mem_q2", "_mem_q3", "_mem_risen", "_mem_falls")
     gpu = gpu.with_columns(
         coverage=pl.when(pl.col("period_s") > 0).then(pl.col("samples") * pl.col("period_s") / pl.col("window_s")).clip(0, 1),
         mem_used_share=pl.col("mem_used_max_bytes") / total,
