@@ -60,7 +60,7 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
     if config.replay:
         from agents import replay
 
-        return replay.nodes(config.replay, config.gpus, config.speed)
+        return replay.nodes(config.replay, config.gpus, config.speed, run=os.getpid())
     from agents.machine import Machine
     from agents.nvml_device import NvmlDriver
 

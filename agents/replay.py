@@ -26,7 +26,12 @@ PATIENCE_S: Final = 2.0
 SUSTAINED_S: Final = 1.0
 ACTIVE: Final = 0.02
 """Share of time with work on the engine from which a GPU counts as active."""
+SAVING_BYTES_PER_S: Final = 100e6
+"""A checkpoint is written at 770 MB/s in the recordings; logs and compile caches stay far below."""
 PID_STEP: Final = 1_000_000
+RUN_PIDS: Final = 10_000
+RUNS: Final = 90
+"""Pids of a copy and of a run; a recording's own are below 10,000, so none meets another."""
 USER: Final = "demo"
 
 _GPU_METRICS: Final = tuple(sent("gpu"))
@@ -67,8 +72,11 @@ class _Second(Struct):
     processes: dict[int, _Process]
 
 
-def nodes(paths: Sequence[Path], gpus: int | None = None, speed: float = 1.0) -> list[tuple[str, "ReplayNode"]]:
-    """(node name, source) of every recording in `paths` (files, or directories of them); ConfigError when one is none."""
+def nodes(paths: Sequence[Path], gpus: int | None = None, speed: float = 1.0, run: int = 0) -> list[tuple[str, "ReplayNode"]]:
+    """(node name, source) of every recording in `paths` (files, or directories of them); ConfigError when one is none.
+
+    `run` tells one playing from the next: the program starts again, so its processes have other pids.
+    """
     files: list[Path] = []
     for path in paths:
         files += sorted(path.glob("*.jsonl*")) if path.is_dir() else [path]
@@ -78,11 +86,15 @@ def nodes(paths: Sequence[Path], gpus: int | None = None, speed: float = 1.0) ->
         played = [recording.read(file) for file in files]
     except RecordingError as error:
         raise ConfigError(str(error)) from None
-    return [(f"replay-{one.name.replace('_', '-')}", ReplayNode(one, gpus, speed)) for one in played]
+    return [(f"replay-{one.name.replace('_', '-')}", ReplayNode(one, gpus, speed, run=run)) for one in played]
 
 
 def steady_span(played: Recording) -> tuple[float, float]:
-    """Seconds at which the steady part begins and ends."""
+    """Seconds at which the part worth repeating begins and ends.
+
+    It begins with the steady part and ends before the process winds down: a run's exit, idle for seconds while workers and
+    memory are let go, happens once and would look like a stall in every repeat.
+    """
     samples = played.samples
     held = [sample.t for sample in samples if sample.processes or any(gpu.get("pids") for gpu in sample.gpus)]
     end = held[-1] if held else samples[-1].t
@@ -98,9 +110,27 @@ def steady_span(played: Recording) -> tuple[float, float]:
             began = run_from
             break
     start = began + PATIENCE_S if began is not None else (held[0] if held else samples[0].t)
+    if began is not None:
+        end = min(end, max(_last_at_work(samples), start))
     if end - start < PATIENCE_S:  # too short to have a steady part: all of it is
         start = held[0] if held else samples[0].t
     return start, end
+
+
+def _last_at_work(samples: Sequence[Sample]) -> float:
+    """When a GPU last computed or its process last saved something."""
+    last, before, written = samples[0].t, samples[0].t, 0.0
+    for sample in samples:
+        total = sum(_number(process.get("write_chars_total")) for process in sample.processes)
+        saving = total - written > SAVING_BYTES_PER_S * (sample.t - before)
+        if saving or any(_is_active(gpu) for gpu in sample.gpus):
+            last = sample.t
+        before, written = sample.t, max(total, written)
+    return last
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def _is_active(gpu: dict[str, Any]) -> bool:
@@ -115,7 +145,12 @@ class ReplayNode:
     """One recording as a source of ticks."""
 
     def __init__(
-        self, played: Recording, gpus: int | None = None, speed: float = 1.0, monotonic: Callable[[], float] = time.monotonic
+        self,
+        played: Recording,
+        gpus: int | None = None,
+        speed: float = 1.0,
+        monotonic: Callable[[], float] = time.monotonic,
+        run: int = 0,
     ) -> None:
         recorded = max(1, max((len(sample.gpus) for sample in played.samples), default=1))
         self._recorded = recorded
@@ -123,6 +158,7 @@ class ReplayNode:
         self._scale = self._count / recorded
         self._name = played.name
         self._speed = speed
+        self._first_pid = run % RUNS * RUN_PIDS
         self._monotonic = monotonic
         self._began: float | None = None
         start, end = steady_span(played)
@@ -187,7 +223,7 @@ class ReplayNode:
                 held = [(copy * self._recorded + g, used) for g, used in process.holds if copy * self._recorded + g < self._count]
                 if not held:
                     continue
-                own = pid + copy * PID_STEP
+                own = pid + self._first_pid + copy * PID_STEP
                 growth = self._growth.processes.get(pid, {})
                 pids.append(own)
                 rows.append([_grown(value, growth, i, loops) for i, value in enumerate(process.values)])

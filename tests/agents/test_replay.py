@@ -184,3 +184,21 @@ def test_a_path_without_recordings_is_a_clear_error(tmp_path: Path) -> None:
     bad.write_text("nonsense\n")
     with pytest.raises(ConfigError, match="line 1"):
         nodes([bad])
+
+
+def test_a_second_playing_is_another_run() -> None:
+    """The same program started again has other pids, and none of them meets another copy's."""
+    path = next(path for path in RECORDINGS if path.name.startswith("bf16_train"))
+    (_, first), (_, second) = nodes([path], 8, run=1)[0], nodes([path], 8, run=2)[0]
+    a, b = first.second(40).processes, second.second(40).processes
+
+    assert len(set(a.pid) | set(b.pid)) == 16
+    assert a.values == b.values
+
+
+@pytest.mark.parametrize(("name", "end"), [("loader_ok", 29.25), ("vit_compiled", 43.25), ("ckpt_stall", 24.5)])
+def test_the_repeats_leave_out_how_the_process_winds_down(name: str, end: float) -> None:
+    """Five idle seconds before loader_ok's exit are no part of its steady state; ckpt_stall's last save is."""
+    played = recording.read(next(path for path in RECORDINGS if path.name.startswith(name)))
+
+    assert steady_span(played)[1] == end
