@@ -77,9 +77,11 @@ def on_grid(frame: pl.DataFrame, start: int, end: int, step_s: int) -> pl.DataFr
 def _line(name: str, values: pl.Series, unit: str, grid: tuple[int, int], place: int, axis: str = "y") -> FigureDict:
     form = FORMS.get(unit, Form())
     scaled = (values.cast(pl.Float64) * form.scale).round(5)
+    alone = values.is_not_null() & values.shift(1).is_null() & values.shift(-1).is_null()  # no line would show it
+    dots = {"mode": "lines+markers", "marker": {"size": (alone.cast(pl.Int64) * 5).to_list()}} if alone.any() else {"mode": "lines"}
     return {
         "type": "scatter",
-        "mode": "lines",
+        **dots,
         "name": name,
         "x0": datetime.fromtimestamp(grid[0], UTC).strftime("%Y-%m-%d %H:%M:%S"),
         "dx": grid[1] * 1000,

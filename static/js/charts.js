@@ -9,7 +9,10 @@ function coloured(element, figure) {
   for (const key of Object.keys(layout)) if (/^[xy]axis\d?$/.test(key)) layout[key] = { ...axis, ...layout[key] };
   for (const shape of layout.shapes || []) shape.line.color = colour("--muted");
   return {
-    data: figure.data.map((trace) => ({ ...trace, line: { ...trace.line, color: colour(`--series-${trace.meta.slot}`) } })),
+    data: figure.data.map((trace) => {
+      const color = colour(`--series-${trace.meta.slot}`);
+      return { ...trace, line: { ...trace.line, color }, marker: { ...trace.marker, color } };
+    }),
     layout: {
       ...layout,
       height: element.clientWidth < 420 ? 210 + 18 * figure.data.length : 220,

@@ -60,9 +60,11 @@ export function fill(root, values, age) {
 // What the head of the page says of the node: reporting, or unknown since when.
 export function state(age, now) {
   const root = document.getElementById("state");
-  if (!root || age === null) return;
-  const unknown = age > UNKNOWN_S;
+  if (!root) return;
   const [on, off] = root.children;
+  const unknown = age === null ? !off : age > UNKNOWN_S;
+  document.getElementById("live").hidden = unknown; // nothing is live of a node that is silent
+  if (age === null) return;
   if (!off) { // the page was made while the node was silent
     if (!unknown) location.reload();
     return;

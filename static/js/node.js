@@ -12,7 +12,7 @@ if (table) {
       if (row) fill(row, values, values.age_s);
     }
     const ages = readings.map((values) => values.age_s).filter((age) => age !== null);
-    if (ages.length) state(Math.min(...ages), frame.t);
+    state(ages.length ? Math.min(...ages) : null, frame.t);
     fill(host, frame.host, frame.host.age_s);
   });
 }

@@ -17,6 +17,16 @@ def test_a_bucket_without_a_sample_is_null_and_no_line_joins_over_it() -> None:
     assert (trace["x0"], trace["dx"]) == ("1970-01-01 00:16:40", 10_000)
 
 
+def test_a_sample_alone_between_gaps_is_a_dot() -> None:
+    """A line needs two points; one must not vanish."""
+    frame = pl.DataFrame({"ts": [1000, 1010, 1040], "sm_active": [0.5, 0.6, 0.7]})
+
+    dotted, plain = (charts.gpu_figures(part, 1000, 1050, 10)["activity"]["data"][0] for part in (frame, frame[:2]))
+
+    assert dotted["marker"]["size"] == [0, 0, 0, 0, 5]
+    assert plain["mode"] == "lines"
+
+
 def test_a_metric_without_any_value_has_no_line() -> None:
     """A line of nulls would show a name in the legend and say nothing."""
     frame = pl.DataFrame({"ts": [0, 10], "sm_active": [0.1, 0.2], "tensor_active": pl.Series([None, None], dtype=pl.Float64)})
