@@ -5,6 +5,7 @@ The metric registry, the rules, the settings and the REST schema are the sources
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,8 +78,17 @@ def _settings() -> Iterator[tuple[str, str, str]]:
             if node.func.attr not in ("text", "boolean", "integer", "words", "secret"):
                 continue
             about = next(ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg == "about")
-            default = ast.unparse(node.args[1]) if len(node.args) > 1 and node.func.attr != "secret" else ""
+            default = _shown(node.args[1]) if len(node.args) > 1 and node.func.attr != "secret" else ""
             yield ast.literal_eval(node.args[0]), f"`{default}`" if default else "", about
+
+
+def _shown(default: ast.expr) -> str:
+    """A default as a reader would write it: text without quotes, folders by the name that stands for them."""
+    try:
+        return str(ast.literal_eval(default)).replace("False", "0").replace("True", "1")
+    except ValueError:
+        code = ast.unparse(default).removeprefix("str(").removeprefix("f").strip("\"')")
+        return re.sub(r"\{?(DATA|BASE)_DIR|[\s'}\"]", lambda found: found[1] or "", code).replace("BASE", ".")
 
 
 def api() -> str:
