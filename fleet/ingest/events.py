@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from celery import current_app
-from django.db import DatabaseError, IntegrityError, transaction
+from django.db import DataError, IntegrityError, transaction
+from django.db import Error as DatabaseFault
 from kombu.exceptions import OperationalError
 
 from fleet.ingest.accept import Session, clean
@@ -27,6 +28,8 @@ MAX_COMMIT: Final = 500
 MAX_TOLD: Final = 50
 """Of one commit; in a storm the sweep takes the rest."""
 TELL_AGAIN_S: Final = 10.0
+
+_BAD_ROW: Final = (IntegrityError, DataError, ValueError, OverflowError)
 
 logger = logging.getLogger(__name__)
 
@@ -81,9 +84,10 @@ class EventDesk:
                 group = self._waiting[:MAX_COMMIT]
                 try:
                     stored, refused, ids = await self._threads.database(commit, group)
-                except DatabaseError as error:
+                except Exception as error:
                     if not self.failing:
-                        logger.error("Events cannot be stored, agents keep them: %s", error)
+                        foreseen = isinstance(error, DatabaseFault)
+                        logger.error("Events cannot be stored, agents keep them: %s", error, exc_info=not foreseen)
                     self.failing = True
                     if self._stopping:
                         return
@@ -118,13 +122,13 @@ def commit(group: list[Arrived]) -> tuple[list[Arrived], list[Arrived], list[int
         with transaction.atomic():
             Row.objects.bulk_create([_row(arrived) for arrived in group], ignore_conflicts=True)
         stored = group
-    except IntegrityError:  # a node or GPU was deleted under one of them
+    except _BAD_ROW:  # a node or GPU was deleted under one of them, or the database takes less than we do
         for arrived in group:
             try:
                 with transaction.atomic():
                     Row.objects.bulk_create([_row(arrived)], ignore_conflicts=True)
                 stored.append(arrived)
-            except IntegrityError:
+            except _BAD_ROW:
                 refused.append(arrived)
     wanted = {(arrived.session.node, arrived.session.boot, arrived.event.seq) for arrived in stored}
     rows = Row.objects.filter(

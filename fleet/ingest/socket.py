@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import Error as DatabaseFault
 
 from fleet.ingest import ledger as ledgers
 from fleet.ingest.accept import MAX_SEQ, Session, check_batch, check_event, check_hello, clean, is_event
@@ -113,20 +113,23 @@ class Ingest:
         for arrived in stored:
             arrived.session.outbox.ack(arrived.session.boot, events=[arrived.event.seq])
         for arrived in refused:
-            self.ledger.refuse(arrived.session.node_name, "wrong_node", "an event of a node that was deleted")
-            arrived.session.outbox.ack(arrived.session.boot, events_refused=[Refused(arrived.event.seq, "wrong_node")])
+            self.ledger.refuse(arrived.session.node_name, "malformed", "an event that the database cannot hold")
+            arrived.session.outbox.ack(arrived.session.boot, events_refused=[Refused(arrived.event.seq, "malformed")])
 
     async def _keep_books(self) -> None:
         while True:
             await asyncio.sleep(BOOKS_S)
-            await self._write_books()
-            await self._end_dead()
+            try:
+                await self._write_books()
+                await self._end_dead()
+            except Exception:
+                logger.exception("Connections' books are not written")  # the next round tries again
 
     async def _write_books(self) -> None:
         taken = self.ledger.take()
         try:
             await self.threads.database(ledgers.write, taken)
-        except DatabaseError as error:
+        except DatabaseFault as error:
             logger.warning("Connections' books are not written, trying again: %s", error)
             self.ledger.put_back(taken)
             self.ledger.gone -= {voice.connection.node for voice in self.voices.values() if voice.connection is not None}
@@ -139,7 +142,7 @@ class Ingest:
             return
         try:
             revoked, deleted = await self.threads.database(ledgers.dead, tokens, nodes)
-        except DatabaseError:
+        except DatabaseFault:
             return  # said by _write_books
         for connection in connections:
             if connection.credential.token in revoked:
@@ -286,7 +289,7 @@ class Connection:
             voice.connection, voice.silent_s = self, max(SILENT_S, 3 * hello.interval_s)
         try:
             enrolled = await self.ingest.threads.database(enrol, hello, speaks)
-        except DatabaseError as error:
+        except DatabaseFault as error:
             logger.error("A hello of %s could not be written: %s", hello.node, error)
             raise WireError("busy", "the database does not take the hello; say it again later") from error
         self.node = enrolled.node
@@ -368,7 +371,7 @@ async def agent_socket(scope: dict[str, Any], receive: Receive, send: Send) -> N
         return
     try:
         credential = await ingest.tokens.of(scope)
-    except DatabaseError as error:
+    except DatabaseFault as error:
         logger.error("A token could not be looked up: %s", error)
         await send({"type": "websocket.close", "code": CLOSE_RESTART})
         return

@@ -101,7 +101,7 @@ class Ring:
     lock: threading.RLock = field(default_factory=threading.RLock)
     nodes: dict[int, _Node] = field(default_factory=dict)
     node_of: dict[int, int] = field(default_factory=dict)
-    _history: NDArray[np.float32] = field(default_factory=lambda: np.full((len(HISTORY), 0, KEEP_S), np.nan, np.float32))
+    _history: NDArray[np.float32] = field(default_factory=lambda: np.zeros((len(HISTORY), 0, KEEP_S), np.float32))
     _stamps: Ints = field(default_factory=lambda: np.zeros((0, KEEP_S), np.int64))
 
     def enrol(self, node: int, gpus: Sequence[int]) -> None:
@@ -121,10 +121,12 @@ class Ring:
                 self.node_of[gpu] = node
             missing = len(self.gpu.at) - len(self._stamps)
             if missing:
-                self._stamps = np.concatenate([self._stamps, np.zeros((missing, KEEP_S), np.int64)])
-                self._history = np.concatenate(
-                    [self._history, np.full((len(HISTORY), missing, KEEP_S), np.nan, np.float32)], axis=1
-                )
+                # Zeros take no memory until they are written, and no reading is looked at without its stamp.
+                known = len(self._stamps)
+                stamps = np.zeros((known + missing, KEEP_S), np.int64)
+                history = np.zeros((len(HISTORY), known + missing, KEEP_S), np.float32)
+                stamps[:known], history[:, :known] = self._stamps, self._history
+                self._stamps, self._history = stamps, history
 
     def put_gpus(self, entities: Ints, at: Floats, values: Floats) -> None:
         """Rows of GPUs: `values` is (row, metric) in registry order, NaN where absent. Rows of unknown GPUs are passed over."""

