@@ -124,7 +124,8 @@ def _data() -> pl.Expr:
     # What the whole host reads and waits for is this job's, each rank's part, where no other job uses a GPU of the node.
     shared = pl.when(pl.col("node_jobs") <= 1).then(1.0 / pl.col("ranks").clip(1, None)).otherwise(0.0)
     blocked = shared * _zero("iowait_cores")
-    reads = _zero("read_bytes_per_s") + shared * _zero("disk_read_bytes_per_s")
+    own_reads = _zero("read_bytes_per_s")
+    disk_reads = shared * _zero("disk_read_bytes_per_s")
     fetches = shared * _zero("net_rx_bytes_per_s")
     payload = _zero("pcie_rx_bytes_per_s")
     batches = payload >= PAYLOAD_PER_BUSY * pl.col("busy")
@@ -138,11 +139,14 @@ def _data() -> pl.Expr:
             # workers that never rest: at work, or blocked on the disk
             | (has_workers & (workers + pl.min_horizontal(blocked, children) >= WORKER_FULL * children))
             # the main thread waits too, and somebody else works for it
-            | (main_waits & ((workers >= 0.3) | (reads >= 20e6) | (fetches >= 50e6) | (blocked >= 0.3)))
+            | (
+                main_waits
+                & ((workers >= 0.3) | (own_reads >= 20e6) | (disk_reads >= 100e6) | (fetches >= 50e6) | (blocked >= 0.3))
+            )
             # workers that sleep: the main thread waits for them and whole batches arrive
             | (main_waits & (children >= 1) & (payload >= 0.02e9) & batches)
-            # no workers: the main thread reads, or sends whole batches
-            | (~has_workers & (reads >= 20e6))
+            # no workers: the main thread itself reads (a disk that pages in libraries is no evidence), or sends whole batches
+            | (~has_workers & (own_reads >= 20e6))
             | (~has_workers & (payload >= PAYLOAD_BYTES_PER_S) & batches)
             # no workers: the main thread works in long bursts between batches
             | (~has_workers & (main >= 0.5) & bursts & (pl.col("turns") >= 4))

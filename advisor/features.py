@@ -74,7 +74,7 @@ def _bit(mask: int) -> pl.Expr:
 
 def _quarter(number: int) -> pl.Expr:
     size = pl.len() // 4
-    return pl.col("mem_used_bytes").slice(number * size, size).mean()
+    return pl.col("mem_used_bytes").slice(number * size, size).median()
 
 
 def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
@@ -90,7 +90,8 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
         pl.len().alias("samples"),
         pl.col("t").first().alias("from_t"),
         pl.col("t").last().alias("until_t"),
-        pl.col("t").diff().median().alias("period_s"),
+        # the usual step even where many samples were lost
+        pl.col("t").diff().quantile(0.25).alias("period_s"),
         pl.col("busy").mean(),
         *[pl.col(name).mean() for name in _MEANS],
         pl.col("sm_active").is_not_null().mean().alias("gpm_share"),
@@ -215,11 +216,11 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float) -> pl.Dat
         main_cores_idle=pl.when(pl.col("_idle") > 0).then(pl.col("_idle_cores") / pl.col("_idle")),
         pcie_bytes_per_s=pl.max_horizontal("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"),
         nvlink_bytes_per_s=pl.max_horizontal("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"),
-        # Growth that goes on at an even pace: each of three steps between the quarters' means is at least half the mean
-        # step; or nearly every sample is above the one before for long stretches, as in a window over a recording's loop.
+        # Growth that goes on at an even pace: each of three steps between the quarters' medians is at least half the mean
+        # step; or it goes on rising for long stretches between rare falls, as in a window over a recording's loop.
         mem_growth_bytes_per_s=pl.when(pl.all_horizontal([step >= 0.5 * mean_step for step in steps]) & (mean_step > 0))
         .then((quarters[3] - quarters[0]) / (0.75 * length))
-        .when((pl.col("mem_rising_share") >= 0.7) & (length / (pl.col("_mem_falls") + 1) >= RISES_FOR_S))
+        .when((pl.col("mem_rising_share") >= 0.3) & (length / (pl.col("_mem_falls") + 1) >= RISES_FOR_S))
         .then(pl.col("_mem_risen") / length)
         .otherwise(0.0),
     ).drop("power_limit_now_w", "_idle_cores", "_idle", "_mem_q0", "_mem_q1", "_mem_q2", "_mem_q3", "_mem_risen", "_mem_falls")

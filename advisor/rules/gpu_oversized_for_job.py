@@ -1,7 +1,7 @@
 """The whole job would fit a slice of this GPU.
 
-Below a quarter of SMs, memory traffic and memory at once. That is also true of jobs that wait for something: whatever explains
-the waiting takes precedence.
+Below a quarter of SMs, memory traffic and memory at once, by the work itself. Jobs that wait for something look the same: their
+trouble is the wait; services between requests do too, by design.
 """
 
 import polars as pl
@@ -23,7 +23,7 @@ RULE = Rule(
     & (c.sm_active < 0.25)
     & (c.dram_active < 0.25)
     & (c.mem_used_share_max < 0.25)
-    & c.bottleneck.is_in(["underfilled", "launch", "idle"]),
+    & (c.bottleneck == "underfilled"),
     clears=(c.sm_active >= 0.35) | (c.dram_active >= 0.35) | (c.mem_used_share_max >= 0.35),
     yields_to=("gpu-memory-leak", "launch-bound-small-kernels", "gpu-co-tenant-contention", "gpu-memory-held-idle"),
     title=_("The job would fit a smaller GPU or a slice of this one"),

@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from advisor.frames import from_recording
+from advisor.samples import Span, facts_of, judged
 from wire.recording import Recording, Sample
 
 _GAUGES = {
@@ -100,20 +102,20 @@ def shifted(recording: Recording, seconds: float) -> Recording:
 
 
 def doubled(recording: Recording) -> Recording:
-    """The second half of the samples plays twice; gauges fall back at the seam, counters go on."""
-    samples = recording.samples
-    half = samples[len(samples) // 2 :]
-    ends = [i for i, sample in enumerate(half) if sample.processes]
-    half = half[: ends[-1] + 1] if ends else half
-    head = samples[: len(samples) // 2]
-    length = half[-1].t - half[0].t + (half[1].t - half[0].t)
-    grown = {name: half[-1].host.get(name, 0) - half[0].host.get(name, 0) for name in half[0].host if name.endswith("_total")}
+    """The steady part plays twice; gauges fall back at the seam, counters go on."""
+    window = from_recording(recording)
+    steady = judged(window, facts_of(window), Span(from_start=True)).samples.get_column("t")
+    start, end = float(steady.min()), float(steady.max())  # type: ignore[arg-type]
+    part = tuple(sample for sample in recording.samples if start <= sample.t <= end)
+    head = tuple(sample for sample in recording.samples if sample.t < start)
+    length = part[-1].t - part[0].t + (part[1].t - part[0].t)
+    grown = {name: part[-1].host.get(name, 0) - part[0].host.get(name, 0) for name in part[0].host if name.endswith("_total")}
     again = []
-    for sample in half:
-        processes = tuple(_continued(row, half) for row in sample.processes)
+    for sample in part:
+        processes = tuple(_continued(row, part) for row in sample.processes)
         host = {name: value + grown.get(name, 0) if name in grown else value for name, value in sample.host.items()}
         again.append(replace(sample, t=sample.t + length, processes=processes, host=host))
-    return replace(recording, samples=head + half + tuple(again))
+    return replace(recording, samples=head + part + tuple(again))
 
 
 def _continued(row: dict[str, Any], half: tuple[Sample, ...]) -> dict[str, Any]:
