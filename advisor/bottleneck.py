@@ -57,6 +57,9 @@ PULL_BYTES_PER_S: Final = (
     0.3e9  # to the host: launch-bound programs 0.012e9, tensors pulled into fresh pages 1.3e9 (0.6e9 at times)
 )
 PULLING: Final = 0.5  # by a thread that works for it: results that trickle out of an evaluation use 0.1 of one
+COMMANDS_PER_BUSY: Final = (
+    0.115e9  # likewise, by launching: trainings with long kernels 0.07e9 at most, launch-bound ones from 0.19e9
+)
 PAYLOAD_PER_BUSY: Final = 1.3e9  # to the GPU for each second of engine time: launching alone 0.6e9 at most, image batches 2.7e9
 PAYLOAD_BYTES_PER_S: Final = 0.15e9  # launching 0.1e9, image batches of a starved GPU 0.36e9
 TENANT_CORES: Final = 0.1  # a process that holds memory and sleeps: 0.02; one that computes: 0.15 and more
@@ -143,13 +146,15 @@ def _data() -> pl.Expr:
                 main_waits
                 & ((workers >= 0.3) | (own_reads >= 20e6) | (disk_reads >= 100e6) | (fetches >= 50e6) | (blocked >= 0.3))
             )
-            # workers that sleep: the main thread waits for them and whole batches arrive
-            | (main_waits & (children >= 1) & (payload >= 0.02e9) & batches)
+            # the main thread waits and whole batches arrive
+            | (main_waits & (payload >= 0.02e9) & batches)
             # no workers: the main thread itself reads (a disk that pages in libraries is no evidence), or sends whole batches
             | (~has_workers & (own_reads >= 20e6))
             | (~has_workers & (payload >= PAYLOAD_BYTES_PER_S) & batches)
             # no workers: the main thread works in long bursts between batches
             | (~has_workers & (main >= 0.5) & bursts & (pl.col("turns") >= 4))
+            # no workers: the main thread works, but sends too few commands for launching to be what takes its time
+            | (~has_workers & (main >= 0.5) & (pl.col("pcie_rx_bytes_per_s") < COMMANDS_PER_BUSY * pl.col("busy")))
         )
     ).fill_null(False)
 

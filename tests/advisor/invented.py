@@ -137,6 +137,14 @@ CASES: Final[dict[str, Case]] = {
     "tokenizing in the main thread between large steps": Case(
         Program([gpu(wave(2.5, 0.8, 0.99), 0.93, 0.42, 0.4)]), ("data",), LOADER_RULES
     ),
+    "tokenizing in the main thread, 50 ms between steps of 30 ms": Case(
+        Program([gpu(0.37, 0.93, 0.42, 0.4, pcie_rx_bytes_per_s=1.8e7)]), ("data",), LOADER_RULES
+    ),
+    "the main thread waits for a remote store and loads whole batches": Case(
+        Program([gpu(wave(1.0, 0.15, 0.95), 0.9, 0.14, 0.48, pcie_rx_bytes_per_s=4e8)], [Process(cpu_pct=25)], Host(busy_cores=0.4)),
+        ("data",),
+        LOADER_RULES,
+    ),
     "tokenizing in threads": Case(Program([gpu(wave(1.5, 0.4, 0.99), 0.93, 0.42, 0.4)], [Process(cpu_pct=600)], Host(busy_cores=7)), ("data",), LOADER_RULES),
     "main thread reads small files from a slow disk": Case(
         Program(

@@ -54,9 +54,9 @@ def labels(frames: Frames) -> dict[str, str | None]:
     return {f"{one.scope} {one.target}": one.bottleneck for one in diagnose(frames)}
 
 
-def fleet_of(*programs: Program, **options: float) -> Window:
+def fleet_of(*programs: Program) -> Window:
     """Several programs at 1 Hz on one node, each a job of its own, caught in the middle of their work."""
-    parts = [from_recording(record(program, hz=1.0, **options)) for program in programs]
+    parts = [from_recording(record(program, hz=1.0)) for program in programs]
     frames: dict[str, list[pl.DataFrame]] = {"gpu": [], "process": [], "facts": []}
     for number, part in enumerate(parts):
         for name in frames:
