@@ -330,6 +330,132 @@ def item_every_layer(seconds: float) -> int:
     return _repeat(seconds, step)
 
 
+@program
+def hugging_face_generate(seconds: float) -> int:
+    """launch: GPT-2's shape, random weights, `generate` token by token for one short prompt."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(GPT2Config()).cuda().bfloat16().eval()
+    prompt = torch.randint(0, 50000, (1, 32), device="cuda")
+
+    def step() -> None:
+        with torch.no_grad():
+            model.generate(prompt, max_new_tokens=64, do_sample=False, pad_token_id=0)
+
+    return _repeat(seconds, step)
+
+
+@program
+def environment_loop(seconds: float) -> int:
+    """data: a simulator on the CPU (numpy, one core) makes each batch for a small policy network."""
+    policy = _block(256, 4)
+    state = np.random.default_rng(0).random((512, 256), dtype=np.float32)
+
+    def step() -> None:
+        nonlocal state
+        for _ in range(20):
+            state = np.tanh(state * 1.1 + 0.01)
+        policy(torch.from_numpy(state).cuda()).square().mean().backward()
+        policy.zero_grad(set_to_none=True)
+
+    return _repeat(seconds, step)
+
+
+@program
+def embedding_gather(seconds: float) -> int:
+    """memory_bandwidth: random rows gathered from a 16 GB table."""
+    table = torch.randn(1 << 25, 128, device="cuda")
+    rows = torch.randint(0, 1 << 25, (1 << 22,), device="cuda")
+    return _repeat(seconds, lambda: table[rows].sum(1))
+
+
+@program
+def small_files(seconds: float) -> int:
+    """data: four workers read 40 files of 100 kB for each sample, from the page cache."""
+    import pathlib
+    import tempfile
+
+    folder = pathlib.Path(tempfile.mkdtemp())
+    for index in range(4000):
+        (folder / str(index)).write_bytes(os.urandom(100_000))
+
+    class Files(torch.utils.data.Dataset):  # type: ignore[type-arg]
+        def __len__(self) -> int:
+            return 1 << 30
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            parts = [np.frombuffer((folder / str((index * 40 + k) % 4000)).read_bytes(), dtype=np.uint8) for k in range(40)]
+            return torch.from_numpy(np.concatenate(parts)[: 3 * 224 * 224].astype(np.float32).reshape(3, 224, 224) / 255)
+
+    loader = iter(torch.utils.data.DataLoader(Files(), batch_size=256, num_workers=4, pin_memory=True))
+    return _train(_convnet(), lambda: next(loader).cuda(non_blocking=True), seconds, bf16=True)
+
+
+@program
+def pinned_prefetch(seconds: float) -> int:
+    """copy: pinned batches prefetched on a second stream, but the link is the limit: the work takes half as long."""
+    host = torch.empty(1 << 28, dtype=torch.float32).pin_memory()
+    buffers = [torch.empty_like(host, device="cuda") for _ in range(2)]
+    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    side, turn = torch.cuda.Stream(), 0
+
+    def step() -> None:
+        nonlocal turn
+        with torch.cuda.stream(side):
+            buffers[turn % 2].copy_(host, non_blocking=True)
+        for _ in range(6):
+            a @ a
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        turn += 1
+
+    return _repeat(seconds, step)
+
+
+@program
+def checkpoint_in_background(seconds: float) -> int:
+    """compute, healthy: bf16 training whose checkpoints a thread writes while the GPU goes on."""
+    import threading
+
+    model, x = _block(4096, 6), torch.randn(16384, 4096, device="cuda")
+    weights = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
+    stop = threading.Event()
+
+    def save() -> None:
+        while not stop.wait(3):
+            torch.save(weights, "/tmp/lab-background.pt")
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    try:
+        return _train(model, lambda: x, seconds, bf16=True)
+    finally:
+        stop.set()
+        thread.join()
+
+
+@program
+def int8_products(seconds: float) -> int:
+    """compute: int8 matrix products, as quantised inference does in batches."""
+    a = torch.randint(-128, 127, (8192, 8192), device="cuda", dtype=torch.int8)
+    return _repeat(seconds, lambda: torch._int_mm(a, a))
+
+
+@program
+def bursts_of_requests(seconds: float) -> int:
+    """idle: two seconds of full load, then six of nothing, as a service at night."""
+
+    def step() -> None:
+        x = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            x @ x
+            torch.cuda.synchronize()
+        time.sleep(6)
+
+    return _repeat(seconds, step)
+
+
 # ── several processes or GPUs ──
 
 
@@ -396,6 +522,36 @@ def ddp_healthy_large(seconds: float) -> int:
 def ddp_straggler(seconds: float) -> int:
     """compute with a straggler: the second rank does twice the work, the first waits for it."""
     return _spawn(torch.cuda.device_count(), _ddp, seconds, 2048, 4, 8192, 1)
+
+
+def _fsdp(rank: int, ranks: int, seconds: float) -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29512", RANK=str(rank), WORLD_SIZE=str(ranks))
+    torch.cuda.set_device(rank)
+    torch.distributed.init_process_group("nccl", rank=rank, world_size=ranks)
+    model = _block(4096, 8)
+    for layer in model:  # type: ignore[attr-defined]
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    x = torch.randn(256, 4096, device="cuda")
+    stop = torch.zeros(1, device="cuda")
+    end = time.monotonic() + seconds
+    while not stop.item():
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        stop.fill_(time.monotonic() > end)
+        torch.distributed.all_reduce(stop)
+    torch.distributed.destroy_process_group()
+
+
+@program
+def fsdp_small_batch(seconds: float) -> int:
+    """communication: every layer is gathered for 256 rows a GPU."""
+    return _spawn(torch.cuda.device_count(), _fsdp, seconds)
 
 
 @program
