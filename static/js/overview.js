@@ -55,9 +55,10 @@ class HeatMap {
     const id = names.indexOf("id");
     for (const row of frame.rows) {
       const gpu = this.gpus.get(row[id]);
-      if (!gpu && Date.now() - this.loadedAt > 10000) this.load(); // a GPU that came after the page
       if (gpu) names.forEach((name, place) => { if (name !== "id" && name !== "node") gpu[name] = row[place]; });
     }
+    const strange = frame.rows.length !== this.gpus.size || frame.rows.some((row) => !this.gpus.has(row[id]));
+    if (strange && Date.now() - this.loadedAt > 10000) this.load(); // new GPUs, or some that this server process does not hear
     this.draw();
   }
 
