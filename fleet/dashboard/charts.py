@@ -78,7 +78,9 @@ def _line(name: str, values: pl.Series, unit: str, grid: tuple[int, int], place:
     form = FORMS.get(unit, Form())
     scaled = (values.cast(pl.Float64) * form.scale).round(5)
     alone = values.is_not_null() & values.shift(1).is_null() & values.shift(-1).is_null()  # no line would show it
-    dots = {"mode": "lines+markers", "marker": {"size": (alone.cast(pl.Int64) * 5).to_list()}} if alone.any() else {"mode": "lines"}
+    dots = (
+        {"mode": "lines+markers", "marker": {"size": (alone.cast(pl.Int64) * 5).to_list()}} if alone.any() else {"mode": "lines"}
+    )
     return {
         "type": "scatter",
         **dots,
