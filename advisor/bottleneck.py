@@ -226,6 +226,8 @@ def _engine() -> pl.Expr:
     staged = _between_ranks() & (pcie >= 0.03) & (pcie >= math) & (pcie >= 0.25 * dram)
     # a collective that waits keeps the engine busy with a few spinning SMs
     spins = pl.col("talks") & (sms < 0.3) & (math < 0.1)
+    # one that nobody answers: every rank spins, and nothing is computed, read or sent (tiny layers 0.008 and 0.015)
+    hangs = (pl.col("ranks") >= 2) & (pl.col("busy") >= 0.9) & (sms < 0.3) & (math < 0.003) & (dram < 0.004)
     few = ((sms < FEW_SMS) & (dram < 0.4) & (math < 0.3)) | ((sms < 0.6) & (dram < 0.25) & (math < 0.15))
     # 1.2: bf16 training 0.9, ResNet in bf16 3.1, decoding 20
     memory = (dram >= 0.4) & (dram >= 1.2 * math)
@@ -239,7 +241,7 @@ def _engine() -> pl.Expr:
         pl.when(_slowed()).then(pl.lit("clocks"))
         .when((pl.col("tenants") >= 2) & (pl.col("busy") >= CONTENDED_BUSY)).then(pl.lit("contention"))
         .when(~known).then(blind)
-        .when(linked | staged | spins).then(pl.lit("communication"))
+        .when(linked | staged | spins | hangs).then(pl.lit("communication"))
         .when(zero_copy).then(pl.lit("copy"))
         .when(few).then(pl.lit("underfilled"))
         .when(memory).then(pl.lit("memory_bandwidth"))

@@ -134,7 +134,10 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_holders(holders: pl.DataFrame) -> pl.DataFrame:
-    """One row a GPU that a process holds: how many are at home there and compute, what they hold, and since when."""
+    """One row a GPU that a process holds: how many are at home there and compute, and what they do together.
+
+    Each counts by its presence: a program that restarts is one tenant, whatever its pids.
+    """
     computes = pl.col("home") & (pl.col("cores").fill_null(1.0) >= bottleneck.TENANT_CORES) & ~pl.col("helper")
     sums = {
         "children": "children",
@@ -144,10 +147,10 @@ def _of_holders(holders: pl.DataFrame) -> pl.DataFrame:
     }
     return holders.group_by("gpu").agg(
         pl.len().alias("processes"),
-        computes.sum().alias("tenants"),
-        pl.col("gpu_mem_bytes").sum().alias("held_bytes"),
+        (computes * pl.col("presence")).sum().round().cast(pl.Int64).alias("tenants"),
+        (pl.col("gpu_mem_bytes") * pl.col("presence")).sum().alias("held_bytes"),
         pl.col("pid").sort_by(pl.col("gpu_mem_bytes").fill_null(0), descending=True).first().alias("pid"),
-        *[pl.when(pl.col(a).is_not_null().any()).then(pl.col(a).sum()).alias(b) for a, b in sums.items()],
+        *[pl.when(pl.col(a).is_not_null().any()).then((pl.col(a) * pl.col("presence")).sum()).alias(b) for a, b in sums.items()],
         pl.col("name").str.contains(_SERVING).any().alias("serves"),
     )
 
@@ -220,7 +223,7 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float) -> pl.Dat
         # step; or it goes on rising for long stretches between rare falls, as in a window over a recording's loop.
         mem_growth_bytes_per_s=pl.when(pl.all_horizontal([step >= 0.5 * mean_step for step in steps]) & (mean_step > 0))
         .then((quarters[3] - quarters[0]) / (0.75 * length))
-        .when((pl.col("mem_rising_share") >= 0.3) & (length / (pl.col("_mem_falls") + 1) >= RISES_FOR_S))
+        .when((pl.col("mem_rising_share") >= 0.3) & (length / pl.col("_mem_falls").clip(1) >= RISES_FOR_S))
         .then(pl.col("_mem_risen") / length)
         .otherwise(0.0),
     ).drop("power_limit_now_w", "_idle_cores", "_idle", "_mem_q0", "_mem_q1", "_mem_q2", "_mem_q3", "_mem_risen", "_mem_falls")

@@ -99,7 +99,8 @@ class Judged:
 
     `samples`: one row a GPU and time: GPU_METRICS, `busy` (see `judged`), of the processes that hold the GPU `cores` (the
     busiest one's) and `write_rate` (their sum), and the constants `pcie_peak` and `alone` (no helper process works).
-    `holders`: one row a (gpu, pid): means of what the process does, `home`, `helper`, `from_t`.
+    `holders`: one row a (gpu, pid): means of what the process does, `home`, `helper`, `from_t`, and
+    `presence`, the share of the readings in which it was there.
     """
 
     samples: pl.DataFrame
@@ -120,12 +121,16 @@ def judged(window: Window, facts: pl.DataFrame, span: Span) -> Judged:
     cuts = _cuts(gpu, rows, span)
     gpu, rows = _within(gpu, cuts), _within(rows, cuts)
     held = _holders(rows, facts)
+    at = _by_time(rows, held)
+    held = held.join(at.group_by("gpu").agg(pl.len().alias("ticks")), on="gpu", how="left").with_columns(
+        presence=pl.col("rows") / pl.col("ticks")
+    )
     constants = facts.select("gpu", "pcie_peak").join(
         held.group_by("gpu").agg(alone=pl.col("children_cores").sum() < 0.2, usual_cores=pl.col("cores").max()),
         on="gpu",
         how="left",
     )
-    samples = _beside(gpu, _by_time(rows, held)).join(
+    samples = _beside(gpu, at).join(
         constants.with_columns(pl.col("alone").fill_null(True)), on="gpu", how="left", maintain_order="left"
     )
     # A tick whose processes were not read: they did what they usually do.
@@ -166,6 +171,7 @@ def _holders(rows: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
     """
     held = rows.group_by("holder", maintain_order=True).agg(
         pl.col("gpu", "pid", "name").first(),
+        pl.len().alias("rows"),
         pl.col("t").first().alias("from_t"),
         pl.col("gpu_mem_bytes", "cores", "children_cores", "read_rate", "write_rate").mean(),
         pl.col("children").median(),

@@ -230,6 +230,9 @@ CASES: Final[dict[str, Case]] = {
         ("communication",),
         ("comm-not-overlapped",),
     ),
+    "a collective that nobody answers": Case(
+        Program([gpu(1.0, 0.12, 0.0, 0.0, int_active=0.01)] * 2, [Process(gpus=(0,)), Process(gpus=(1,))]), ("communication",)
+    ),
     "sharded training at a large batch": Case(
         Program(
             [gpu(0.99, 0.92, 0.44, 0.42, nvlink_tx_bytes_per_s=80e9, nvlink_rx_bytes_per_s=80e9)] * 8,

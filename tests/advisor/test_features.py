@@ -191,6 +191,17 @@ def test_a_process_that_reaches_into_another_gpu_is_no_tenant_there() -> None:
     assert frames.gpu.sort("gpu").get_column("tenants").to_list() == [1, 1]
 
 
+def test_a_program_that_restarts_is_one_tenant() -> None:
+    """Two pids one after the other do not share a GPU."""
+    window = from_recording(record(Program([TRAINING]), hz=1.0))
+    half = window.process.get_column("t").mean()
+    pids = window.process.with_columns(pid=pl.when(pl.col("t") > half).then(4242).otherwise(pl.col("pid")))
+    frames = features(Window(window.gpu, window.host, pids, window.facts), from_start=True)
+
+    assert frames.gpu.get_column("tenants").to_list() == [1]
+    assert labels(frames)["gpu 0"] == "compute"
+
+
 def test_frames_without_columns_or_rows_are_survived() -> None:
     """A store that holds next to nothing yields nothing, and breaks nothing."""
     bare = Window(
