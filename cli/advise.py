@@ -96,6 +96,18 @@ def _finding(number: int, finding: "Finding") -> list[str]:
 
 
 def _evidence(line: "Evidence") -> str:
-    value = "?" if line.value is None else f"{line.value:.4g}"
-    passed = f" ({line.comparison} {line.threshold:g})" if line.comparison and line.threshold is not None else ""
+    value = "?" if line.value is None else _reading(line.value, line.unit)
+    passed = (
+        f" ({line.comparison} {_reading(line.threshold, line.unit)})" if line.comparison and line.threshold is not None else ""
+    )
     return f"{line.name} {value}{passed}"
+
+
+_SCALES = {"bytes": (1e9, " GB"), "bytes_per_second": (1e9, " GB/s"), "percent": (1, " %")}
+_SYMBOLS = {"watts": " W", "celsius": " °C", "megahertz": " MHz", "seconds": " s"}
+
+
+def _reading(value: float, unit: str) -> str:
+    """`value` as a person writes it: bytes in GB, everything else to four digits with its symbol."""
+    scale, symbol = _SCALES.get(unit, (1, _SYMBOLS.get(unit, "")))
+    return f"{value / scale:.4g}{symbol}"

@@ -21,7 +21,7 @@ RULE = Rule(
     clears=c.share_checkpoint < 0.06,
     title=_("Saving a checkpoint blocks the GPU"),
     summary=_(
-        "For {share_checkpoint:.0%} of {window_s:.0f} s the GPU waited while its process wrote, {write_bytes_per_s:.3g} bytes/s on"
+        "For {share_checkpoint:.0%} of {window_s:.0f} s the GPU waited while its process wrote, {write_gb_per_s:.2f} GB/s on"
         " average."
     ),
     evidence=(

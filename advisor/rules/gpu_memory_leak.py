@@ -22,7 +22,7 @@ RULE = Rule(
     clears=c.mem_growth_share < 0.003,
     title=_("GPU memory grows steadily"),
     summary=_(
-        "Memory in use grows by {mem_growth_bytes_per_s:.3g} bytes/s at an even pace; at that rate the GPU is full in"
+        "Memory in use grows by {mem_growth_gb_per_s:.2f} GB/s at an even pace; at that rate the GPU is full in"
         " {seconds_to_full:.0f} s and the job dies."
     ),
     evidence=(

@@ -24,7 +24,7 @@ RULE = Rule(
     title=_("Copies between host and GPU are pageable or not overlapped"),
     summary=_(
         "For {share_copy:.0%} of the time the GPU's processors waited for copies that ran at {copy_rate_share:.0%} of the PCIe"
-        " link ({pcie_rx_bytes_per_s:.3g} bytes/s to the GPU, {pcie_tx_bytes_per_s:.3g} back)."
+        " link ({pcie_rx_gb_per_s:.2f} GB/s to the GPU, {pcie_tx_gb_per_s:.2f} GB/s back)."
     ),
     evidence=(
         Show("share_copy", "ratio", ">=", 0.35),

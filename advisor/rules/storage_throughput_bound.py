@@ -26,7 +26,7 @@ RULE = Rule(
     title=_("Reading from storage limits the job"),
     summary=_(
         "For {share_data:.0%} of the time the GPU had no batch. {iowait_cores:.1f} cores' worth of processes waited for the disk,"
-        " which delivered {disk_read_bytes_per_s:.3g} bytes/s."
+        " which delivered {disk_read_gb_per_s:.2f} GB/s."
     ),
     evidence=(
         Show("share_data", "ratio", ">=", 0.35),
