@@ -216,41 +216,65 @@ def _within(frame: pl.DataFrame, cuts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cuts(gpu: pl.DataFrame, rows: pl.DataFrame, span: Span) -> pl.DataFrame:
-    """`gpu`, `start_t`, `end_t` of those GPUs of which not the whole window is judged; null: no cut on that side."""
+    """`gpu`, `start_t`, `end_t` of those GPUs of which not the whole window is judged; null: no cut on that side.
+
+    Of a GPU that starts the window quiet the time before its first sustained activity is left out too: whether it was start-up,
+    a save or waiting lies before the window.
+    """
     seen = gpu.group_by("gpu").agg(
         pl.col("t").first().alias("first_t"),
         pl.col("t").last().alias("last_t"),
         pl.len().alias("samples"),
+        (pl.col("busy").first() < ACTIVE).alias("quiet"),
+        (pl.col("busy").max() >= ACTIVE).alias("active"),
         pl.col("t").filter(pl.col("mem_used_bytes") >= HELD_BYTES).first().alias("mem_t"),
     )
-    held = (
-        rows.group_by("holder", maintain_order=True)
-        .agg(
-            pl.col("gpu").first(),
-            pl.col("t").first().alias("from_t"),
-            pl.col("t").last().alias("until_t"),
-            pl.col("t").filter(pl.col("cores").is_not_null()).last().alias("alive_t"),
-        )
-        .group_by("gpu")
-        .agg(pl.col("from_t").min(), pl.coalesce(pl.col("alive_t").max(), pl.col("until_t").max()).alias("until_t"))
-    )
     period = (pl.col("last_t") - pl.col("first_t")) / (pl.col("samples") - 1).clip(1)
-    seen = seen.join(held, on="gpu", how="left").with_columns(held_t=pl.coalesce("from_t", "mem_t"), slack=1.5 * period)
+    seen = seen.join(_runs(rows, longest=span.from_start), on="gpu", how="left").with_columns(
+        held_t=pl.coalesce("from_t", "mem_t"), slack=1.5 * period
+    )
     began = pl.lit(True) if span.from_start else (pl.col("held_t") > pl.col("first_t") + pl.col("slack")).fill_null(False)
     ended = (pl.col("until_t") < pl.col("last_t") - pl.col("slack")).fill_null(False)
-    seen = seen.with_columns(began=began, ended=ended).filter(pl.col("began") | pl.col("ended"))
+    seen = seen.with_columns(began=began, ended=ended, late=(pl.col("quiet") & pl.col("active")).fill_null(False)).filter(
+        pl.col("began") | pl.col("ended") | pl.col("late")
+    )
     if seen.is_empty():
         return pl.DataFrame(schema={"gpu": pl.Int64, "start_t": pl.Float64, "end_t": pl.Float64})
-    alive = gpu.join(seen.filter("began").select("gpu", "until_t"), on="gpu").filter(
-        pl.col("until_t").is_null() | (pl.col("t") <= pl.col("until_t"))
+    alive = gpu.join(seen.filter(pl.col("began") | pl.col("late")).select("gpu", "from_t", "until_t"), on="gpu").filter(
+        (pl.col("until_t").is_null() | (pl.col("t") <= pl.col("until_t")))
+        & (pl.col("from_t").is_null() | (pl.col("t") >= pl.col("from_t")))
     )
+    at_most = pl.coalesce("until_t", "last_t")
     return seen.join(_first_sustained(alive), on="gpu", how="left").select(
         "gpu",
-        start_t=pl.when("began").then(
-            pl.min_horizontal(pl.coalesce("sustained_t", "held_t", "first_t") + span.patience_s, pl.coalesce("until_t", "last_t"))
-        ),
+        start_t=pl.when("began")
+        .then(pl.min_horizontal(pl.coalesce("sustained_t", "held_t", "first_t") + span.patience_s, at_most))
+        .when("late")
+        .then(pl.min_horizontal(pl.col("sustained_t"), at_most)),
         end_t=pl.when("ended").then("until_t"),
     )
+
+
+def _runs(rows: pl.DataFrame, *, longest: bool) -> pl.DataFrame:
+    """`gpu`, `from_t`, `until_t` of one run of each GPU: processes whose holding overlaps in time.
+
+    Successive runs are not tenants of each other: the newest is judged, of a whole recording the longest.
+    """
+    holders = rows.group_by("holder", maintain_order=True).agg(
+        pl.col("gpu").first(),
+        pl.col("t").first().alias("from_t"),
+        pl.col("t").last().alias("last_t"),
+        pl.col("t").filter(pl.col("cores").is_not_null()).last().alias("alive_t"),
+    )
+    before = pl.col("last_t").cum_max().shift(1).over("gpu")
+    runs = (
+        holders.sort("gpu", "from_t")
+        .with_columns(run=(pl.col("from_t") > before).fill_null(False).cum_sum().over("gpu"))
+        .group_by("gpu", "run", maintain_order=True)
+        .agg(pl.col("from_t").min(), pl.coalesce(pl.col("alive_t").max(), pl.col("last_t").max()).alias("until_t"))
+    )
+    order = (pl.col("until_t") - pl.col("from_t")) if longest else pl.col("from_t")
+    return runs.sort("gpu", order).group_by("gpu", maintain_order=True).last().select("gpu", "from_t", "until_t")
 
 
 def _first_sustained(gpu: pl.DataFrame) -> pl.DataFrame:
