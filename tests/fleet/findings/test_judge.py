@@ -1,6 +1,6 @@
 """One judgement of the fleet: store windows in, findings and diagnoses out."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -30,10 +30,10 @@ def short_windows(settings: Settings) -> None:
     settings.FETTLE_ADVISOR_PATIENCE_S = 2
 
 
-def playing(recording: str = "fp32_train", name: str = "n1") -> Gpu:
-    """A node that reported the recording until now."""
-    card = gpu(node(name, last_seen_at=NOW, mem_total_bytes=256 << 30), **CARD)
-    fill(recording, [card], int(NOW.timestamp()))
+def playing(recording: str = "fp32_train", name: str = "n1", until: datetime = NOW) -> Gpu:
+    """A node that reported the recording until then. What asks the clock itself must say now: NOW is when the tests began."""
+    card = gpu(node(name, last_seen_at=until, mem_total_bytes=256 << 30), **CARD)
+    fill(recording, [card], int(until.timestamp()))
     return card
 
 
@@ -114,7 +114,7 @@ def test_advise_skips_while_another_run_goes_on() -> None:
     """Two workers never judge at once; a run that died is forgotten after its time limit."""
     from fleet.findings.models import Cycle
 
-    playing()
+    playing(until=timezone.now())
     cycle = Cycle.objects.create(name="advise", started_at=timezone.now())
     advise()
     assert not Diagnosis.objects.exists()
@@ -130,7 +130,7 @@ def test_a_failed_run_says_why_and_lets_the_next_one_in(monkeypatch: pytest.Monk
     from fleet.store.memory import MemorySeries
     from fleet.store.series import StoreError
 
-    playing()
+    playing(until=timezone.now())
 
     def broken(*_: object) -> None:
         raise StoreError("disk on fire")
