@@ -56,7 +56,7 @@ def _train(model: nn.Module, batch: Callable[[], torch.Tensor], seconds: float, 
     return _repeat(seconds, step)
 
 
-def _convnet() -> nn.Module:
+def _resnet() -> nn.Module:
     from torchvision.models import resnet50
 
     return resnet50().cuda().to(memory_format=torch.channels_last)
@@ -80,31 +80,31 @@ class _Images(torch.utils.data.Dataset):  # type: ignore[type-arg]
         return torch.from_numpy(image)
 
 
-def _fed_convnet(seconds: float, workers: int, work: int, wait_s: float = 0.0, batch: int = 256) -> int:
+def _fed_resnet(seconds: float, workers: int, work: int, wait_s: float = 0.0, batch: int = 256) -> int:
     loader = iter(
         torch.utils.data.DataLoader(_Images(work, wait_s), batch_size=batch, num_workers=workers, pin_memory=workers > 0)
     )
     return _train(
-        _convnet(), lambda: next(loader).cuda(non_blocking=True).to(memory_format=torch.channels_last), seconds, bf16=True
+        _resnet(), lambda: next(loader).cuda(non_blocking=True).to(memory_format=torch.channels_last), seconds, bf16=True
     )
 
 
 @program
 def main_thread_augment(seconds: float) -> int:
     """data: the main process makes every image itself, in numpy."""
-    return _fed_convnet(seconds, 0, 3)
+    return _fed_resnet(seconds, 0, 3)
 
 
 @program
 def two_busy_workers(seconds: float) -> int:
     """data: two loader workers at full CPU cannot feed the GPU."""
-    return _fed_convnet(seconds, 2, 6)
+    return _fed_resnet(seconds, 2, 6)
 
 
 @program
 def remote_storage_wait(seconds: float) -> int:
     """data: four workers wait 10 ms for each sample, as for a slow object store."""
-    return _fed_convnet(seconds, 4, 0, 0.01)
+    return _fed_resnet(seconds, 4, 0, 0.01)
 
 
 @program
@@ -149,7 +149,7 @@ def elementwise_stream(seconds: float) -> int:
 def healthy_resnet_synthetic(seconds: float) -> int:
     """compute or memory_bandwidth: ResNet-50 in bf16 on images that already lie on the GPU."""
     images = torch.randn(256, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
-    return _train(_convnet(), lambda: images, seconds, bf16=True)
+    return _train(_resnet(), lambda: images, seconds, bf16=True)
 
 
 @program
@@ -388,7 +388,7 @@ def small_files(seconds: float) -> int:
             return torch.from_numpy(np.concatenate(parts)[: 3 * 224 * 224].astype(np.float32).reshape(3, 224, 224) / 255)
 
     loader = iter(torch.utils.data.DataLoader(Files(), batch_size=256, num_workers=4, pin_memory=True))
-    return _train(_convnet(), lambda: next(loader).cuda(non_blocking=True), seconds, bf16=True)
+    return _train(_resnet(), lambda: next(loader).cuda(non_blocking=True), seconds, bf16=True)
 
 
 @program

@@ -279,7 +279,7 @@ def test_the_registry_names_what_nvidia_ml_py_knows(name: str, source: object) -
         assert not traffic or ("_RX_" if "_rx_" in name else "_TX_") in metrics[source.metric_id]
 
 
-def test_reasons_are_the_registrys() -> None:
+def test_reasons_are_those_of_the_registry() -> None:
     """An unknown reason is a defect, not data."""
     with pytest.raises(ValueError, match="nonsense"):
         DeviceError("nonsense")
