@@ -3,20 +3,26 @@
 **Shares.** Each sample has a part in which the compute engine worked (`busy`) and one in which it had nothing to do. The
 idle part goes, sample by sample, to the first of these that explains it:
 
-1. *checkpoint*: the process writes (SAVING_BYTES_PER_S), within a sample or two;
+1. *checkpoint*: the process writes (SAVING_BYTES_PER_S), within half a second or a sample;
 2. *copy*: PCIe runs at a good part of its link (COPY_LINK); as much of the idle part as the copied bytes need at the rate
-   of pageable memory (PAGEABLE_LINK), all of it where no loader process could explain the rest;
+   of pageable memory (PAGEABLE_LINK), all of it where no loader process could explain the rest. A thread that works for it while
+   tensors come to the host is copying at a far lower rate too (PULL_BYTES_PER_S): fresh pages cost it more than the link does.
+   Between ranks, with as much traffic up as down, this part is *communication*;
 3. what is left is host time: the share in which the busiest thread of the process works although the GPU does not (a CUDA
    main thread spins while the GPU works, so its 100 % say nothing; while the GPU idles they do), and waiting.
 
 Host time and waiting are *data* where something prepares input (see `_data`): loader processes that are busy or blocked on
-the disk, a main thread in long bursts between whole batches or on several cores, reads, host-to-device payload. Otherwise the
-host's work is *launch*, and waiting is *idle*. Traffic between ranks turns all of it into *communication*.
+the disk; a main thread on several cores, in long bursts between batches, reading, sending whole batches, or sending so few
+commands (COMMANDS_PER_BUSY: each launch is about 1.3 kB over PCIe) that launching cannot be what takes its time. Otherwise the
+host's work is *launch*, and waiting is *idle*; beside an unused GPU both are *idle*.
 
 The busy part goes to the unit that was nearest its peak while the engine ran (UNITS over what each can reach in practice):
 *memory_bandwidth*, *compute*, *communication* (a link nearer its peak than the math pipes), *copy* (kernels that work on host
 memory), or *underfilled* when few SMs were active and nothing was near a peak. Two processes that compute on one busy GPU make
-it *contention*; slowdown bits and locked clocks make it *clocks*.
+it *contention*; slowdown bits and locked clocks make it *clocks*. Without profiling counters power stands for the units.
+
+A job's shares are the means over its GPUs that work; where ranks talk and one is held up, they are that rank's: the others spin
+in the collective meanwhile.
 
 **Label.** The largest share is not always the trouble: a GPU that computes for 60 % of the time and waits 40 % for input is a
 data problem. So: the largest of the causes that somebody can remove (CAUSES) wins from a share of DECISIVE on; else *idle* when
@@ -49,18 +55,17 @@ UNITS: Final = (
 )  # fmt: skip
 
 DECISIVE: Final = 0.35  # the wind-down of a healthy job 0.27; launch gaps of a small transformer 0.52, of LSTM cells 0.50
-BUSY_AT_ALL: Final = 0.005  # an idle context: 0.0001; the thinnest workload recorded: 0.057
+BUSY_AT_ALL: Final = 0.005  # an idle context: 0.0001; the thinnest programs recorded: 0.010 (requests), 0.035 (generation)
+SAVED_BYTES: Final = 100e6  # in all: compile caches and logs 16e6, a small model's state 400e6
 SAVING_BYTES_PER_S: Final = 20e6  # logs and metrics: below 1e6; a 9 GB torch.save: 770e6
 COPY_LINK: Final = 0.05  # H2D of training images at full speed: 0.04 in bursts; pageable copies back to back: 0.30
 PAGEABLE_LINK: Final = 0.30  # 18.5 GB/s of a Gen5 x16 link
-PULL_BYTES_PER_S: Final = (
-    0.3e9  # to the host: launch-bound programs 0.012e9, tensors pulled into fresh pages 1.3e9 (0.6e9 at times)
-)
+# To the host: launch-bound programs 0.012e9, tensors pulled into fresh pages 1.3e9 (0.6e9 at times).
+PULL_BYTES_PER_S: Final = 0.3e9
 PULLING: Final = 0.5  # by a thread that works for it: results that trickle out of an evaluation use 0.1 of one
-COMMANDS_PER_BUSY: Final = (
-    0.115e9  # likewise, by launching: trainings with long kernels 0.07e9 at most, launch-bound ones from 0.19e9
-)
-PAYLOAD_PER_BUSY: Final = 1.3e9  # to the GPU for each second of engine time: launching alone 0.6e9 at most, image batches 2.7e9
+# To the GPU for each second of engine time: trainings with long kernels 0.07e9 at most, launch-bound ones from 0.19e9.
+COMMANDS_PER_BUSY: Final = 0.115e9
+PAYLOAD_PER_BUSY: Final = 1.3e9  # likewise: launching alone 0.6e9 at most, image batches 2.7e9
 PAYLOAD_BYTES_PER_S: Final = 0.15e9  # launching 0.1e9, image batches of a starved GPU 0.36e9
 TENANT_CORES: Final = 0.1  # a process that holds memory and sleeps: 0.02; one that computes: 0.15 and more
 CONTENDED_BUSY: Final = 0.68  # two launch-bound processes side by side: 0.46; two trainings: 1.0
@@ -87,11 +92,16 @@ class Diagnosis:
     confidence: Confidence
 
 
-def causes() -> list[pl.Expr]:
-    """Per sample, the parts of its idle time (`part_*`), needing busy, cores, write_rate and PCIe rates."""
+def causes(reach: int = 1) -> list[pl.Expr]:
+    """Per sample, the parts of its idle time (`part_*`), needing busy, cores, write_rate and PCIe rates.
+
+    Writing within `reach` samples counts: a save writes in bursts.
+    """
     idle = 1 - pl.col("busy")
-    near = [pl.when(pl.col("gpu") == pl.col("gpu").shift(k)).then(pl.col("write_rate").shift(k)) for k in (-1, 1)]
-    saving = (pl.max_horizontal("write_rate", *near) >= SAVING_BYTES_PER_S).fill_null(False)
+    near = [
+        pl.when(pl.col("gpu") == pl.col("gpu").shift(k)).then(pl.col("write_rate").shift(k)) for k in range(-reach, reach + 1)
+    ]
+    saving = (pl.max_horizontal(near) >= SAVING_BYTES_PER_S).fill_null(False)
     save = pl.when(saving).then(idle).otherwise(0.0)
     left = idle - save
     up = (pl.col("pcie_rx_bytes_per_s") / pl.col("pcie_peak")).fill_null(0)
@@ -185,15 +195,15 @@ def with_shares(gpu: pl.DataFrame) -> pl.DataFrame:
     )
     gpu = gpu.with_columns(engine=_engine())
     launches = _zero("busy") >= BUSY_AT_ALL  # a host that works beside an unused GPU launches nothing
+    saves = _zero("write_bytes_per_s") * _zero("window_s") >= SAVED_BYTES
+    waits = _zero("part_wait") + pl.when(saves).then(0.0).otherwise(_zero("part_save"))
     idle_parts = {
-        "checkpoint": _zero("part_save"),
+        "checkpoint": pl.when(saves).then(_zero("part_save")).otherwise(0.0),
         "copy": pl.when(_between_ranks()).then(0.0).otherwise(_zero("part_copy")),
         "communication": pl.when(_between_ranks()).then(_zero("part_copy")).otherwise(0.0),
-        "data": pl.when("waits_for_data").then(_zero("part_host") + _zero("part_wait")).otherwise(0.0),
+        "data": pl.when("waits_for_data").then(_zero("part_host") + waits).otherwise(0.0),
         "launch": pl.when(pl.col("waits_for_data") | ~launches).then(0.0).otherwise(_zero("part_host")),
-        "idle": pl.when("waits_for_data")
-        .then(0.0)
-        .otherwise(_zero("part_wait") + pl.when(launches).then(0.0).otherwise(_zero("part_host"))),
+        "idle": pl.when("waits_for_data").then(0.0).otherwise(waits + pl.when(launches).then(0.0).otherwise(_zero("part_host"))),
     }
     shares: list[pl.Expr] = []
     for name in SHARES:

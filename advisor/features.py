@@ -72,6 +72,13 @@ def _bit(mask: int) -> pl.Expr:
     )
 
 
+def _reach(samples: pl.DataFrame) -> int:
+    """How many samples half a second is, one at least."""
+    steps = samples.get_column("t").head(2000).diff()
+    period = steps.filter(steps > 0).median()
+    return max(1, min(10, round(0.5 / float(period)))) if isinstance(period, float) and period > 0 else 1
+
+
 def _quarter(number: int) -> pl.Expr:
     size = pl.len() // 4
     return pl.col("mem_used_bytes").slice(number * size, size).median()
@@ -84,7 +91,7 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
         reasons=pl.col("clocks_event_reasons").cast(pl.Int64, strict=False),
         quiet=pl.col("busy") < QUIET,
     )
-    rows = rows.with_columns(bottleneck.causes())
+    rows = rows.with_columns(bottleneck.causes(_reach(samples)))
     loaded = pl.col("loaded")
     grouped = rows.group_by("gpu", maintain_order=True).agg(
         pl.len().alias("samples"),

@@ -202,6 +202,31 @@ def test_a_program_that_restarts_is_one_tenant() -> None:
     assert labels(frames)["gpu 0"] == "compute"
 
 
+def test_a_second_run_within_the_window_is_judged_alone() -> None:
+    """The newest run gets a start-up of its own; what the run before did is not its doing."""
+    first = from_recording(record(CASES["eager inference of a small model"].program, seconds=60, hz=1.0))
+    second = from_recording(record(Program([TRAINING]), seconds=90, hz=1.0, startup=20))
+    later = [frame.with_columns(pl.col("t") + 70) for frame in (second.gpu, second.host, second.process)]
+    gpu_rows, host, process = (pl.concat(pair) for pair in zip((first.gpu, first.host, first.process), later, strict=True))
+    process = process.with_columns(pid=pl.when(pl.col("t") >= 70).then(4242).otherwise(pl.col("pid")))
+    frames = features(Window(gpu_rows, host, process, first.facts), patience_s=20)
+
+    assert labels(frames)["gpu 0"] == "compute"
+    assert frames.gpu.get_column("from_t").to_list() == [111.0]
+    assert evaluate(load(), frames).findings == []
+
+
+def test_a_start_up_that_began_before_the_window_is_no_checkpoint() -> None:
+    """A program that unpacks its data set before the window's first activity is not saving."""
+    whole = from_recording(record(Program([TRAINING]), seconds=60, hz=1.0, startup=60))
+    writes = whole.process.with_columns(write_chars_total=pl.col("t").clip(None, 60) * 3e8)
+    late = pl.col("t") > 40
+    frames = features(Window(whole.gpu.filter(late), whole.host.filter(late), writes.filter(late), whole.facts), patience_s=5)
+
+    assert labels(frames)["gpu 0"] == "compute"
+    assert evaluate(load(), frames).findings == []
+
+
 def test_frames_without_columns_or_rows_are_survived() -> None:
     """A store that holds next to nothing yields nothing, and breaks nothing."""
     bare = Window(

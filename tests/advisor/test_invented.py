@@ -7,10 +7,10 @@ from tests.advisor.invented import CASES
 from tests.advisor.programs import record
 
 
-@pytest.mark.parametrize("hz", [4.0, 1.0])
+@pytest.mark.parametrize("hz", [10.0, 4.0, 1.0])
 @pytest.mark.parametrize("name", CASES)
 def test_it_judges_a_program_it_has_never_seen(name: str, hz: float) -> None:
-    """Label, rule and silence are what the program's author would say, at either sampling rate."""
+    """Label, rule and silence are what the program's author would say, at any sampling rate."""
     case = CASES[name]
     judgement = judge(record(case.program, hz=hz))
     findings = judgement.evaluation.findings
