@@ -44,6 +44,8 @@ lint: .venv/.dev ## what CI checks beside the tests
 	FETTLE_DEBUG=1 .venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/typos
+	git ls-files "*.html" | xargs .venv/bin/djade --check --target-version 5.2
+	git ls-files "*.py" | xargs .venv/bin/django-upgrade --target-version 5.2
 	FETTLE_DEBUG=1 .venv/bin/python manage.py makemigrations --check --dry-run
 	FETTLE_DEBUG=1 .venv/bin/python manage.py check
 

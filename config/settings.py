@@ -3,7 +3,6 @@
 docs/reference/settings.md lists every variable; tests/test_docs.py fails when one is missing there.
 """
 
-import sys
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -16,7 +15,6 @@ DATA_DIR = Path(
 DEBUG = env.boolean(
     "FETTLE_DEBUG", False, about="Django's debug mode. Never on a network: it shows internals and needs no secret key."
 )
-TESTING = "pytest" in sys.modules
 
 SECRET_KEY = (
     env.secret(
@@ -24,14 +22,14 @@ SECRET_KEY = (
         DATA_DIR / "secret-key",
         about="Signs sessions; at least 32 characters. Unset: the first line of DATA/secret-key, which `make up` writes.",
     )
-    if not (TESTING or DEBUG)
-    else "test " * 12
+    if not DEBUG
+    else "debug " * 8
 )
 ALLOWED_HOSTS = env.words(
     "FETTLE_ALLOWED_HOSTS",
     "127.0.0.1,localhost,[::1]",
     about="Host names that the server answers to; browsers' WebSockets must come from one.",
-) + (["testserver"] if TESTING else [])
+)
 CSRF_TRUSTED_ORIGINS = env.words(
     "FETTLE_TRUSTED_ORIGINS", about="Origins whose forms are taken when a proxy changes the host, with scheme."
 )

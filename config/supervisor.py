@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 GRACE_S = 8.0
 """Seconds that a program has to end after SIGTERM before it is killed."""
 LOG_BYTES = 20_000_000
-"""A program's log is set aside as `.1` when it has grown past this at a start."""
+"""A program's log is set aside as `.1` when it has grown past this."""
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -55,6 +56,7 @@ class Supervisor:
         while not self.stopping:
             for program in self.programs:
                 self._watch(program)
+                self._bound_log(program)
             time.sleep(poll_s)
 
     def stop(self) -> None:
@@ -92,10 +94,7 @@ class Supervisor:
         )  # fmt: skip
 
     def _spawn(self, program: Program) -> None:
-        path = self._log_path(program)
-        if path.exists() and path.stat().st_size > LOG_BYTES:
-            path.replace(path.with_suffix(".log.1"))
-        with path.open("ab") as output:
+        with self._log_path(program).open("ab") as output:
             program.process = subprocess.Popen(  # noqa: S603 - our own programs
                 program.command,
                 stdin=subprocess.DEVNULL,
@@ -106,6 +105,13 @@ class Supervisor:
                 preexec_fn=_die_with_parent,
             )
         program.started_at = time.monotonic()
+
+    def _bound_log(self, program: Program) -> None:
+        """Set a long log aside. The program goes on appending to the same file, so it is copied and emptied, not moved."""
+        path = self._log_path(program)
+        if path.exists() and path.stat().st_size > LOG_BYTES:
+            shutil.copyfile(path, path.with_suffix(".log.1"))
+            os.truncate(path, 0)
 
     def _log_path(self, program: Program) -> Path:
         return self.logs / f"{program.name}.log"

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from config.env import SettingError
 from config.supervisor import Supervisor
 
 log = logging.getLogger("fettle.up")
@@ -41,7 +42,7 @@ def main(argv: list[str]) -> int:
     os.umask(0o077)
     try:
         return _up(options)
-    except UpError as error:
+    except (UpError, SettingError) as error:
         print(f"fettle: {error}", file=sys.stderr)  # noqa: T201 - a command line speaks
         return 1
 

@@ -17,6 +17,8 @@ from msgspec import Struct
 from wire.metrics import METRICS, accept
 
 FORMAT_VERSION: Final = 1
+MAX_GPUS: Final = 4096
+"""More than any node has; an index beyond it is no index."""
 
 
 class RecordedGpu(Struct, frozen=True, kw_only=True):
@@ -95,6 +97,8 @@ def read(path: Path) -> Recording:
                     raise RecordingError(
                         f"{path}: line {number}: format version {header.recording}; this Fettle reads version {FORMAT_VERSION}."
                     )
+                if any(not 0 <= gpu.index < MAX_GPUS for gpu in header.gpus):
+                    raise RecordingError(f"{path}: line {number}: a GPU's index is outside 0 to {MAX_GPUS - 1}.")
                 continue
             sample = _sample.decode(line)
             if samples and sample.t < samples[-1].t:

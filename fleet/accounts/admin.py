@@ -23,7 +23,8 @@ class TokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     actions = (revoke,)
     list_filter = ("revoked_at",)
-    readonly_fields = ("digest", "created_at", "last_used_at")
+    # All of it: a token that could be pointed elsewhere or revived would outlive its revocation.
+    readonly_fields = ("digest", "node_name", "user", "name", "may_write", "created_at", "last_used_at", "revoked_at")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never: a form could not show the token."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 
 from config.supervisor import Supervisor
 
@@ -78,3 +79,21 @@ def test_it_waits_longer_after_each_failure_and_keeps_the_others_running(tmp_pat
         assert steady.process.pid == pid
         assert "no luck" in (tmp_path / "broken.log").read_text()
         assert broken.next_start - time.monotonic() < 30
+
+
+def test_it_bounds_a_log_while_its_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that never ends cannot fill the disk with its log; what it said last stays readable."""
+    monkeypatch.setattr("config.supervisor.LOG_BYTES", 10_000)
+    talk = "import time\nfor n in range(4000): print(f'line {n}', flush=True)\ntime.sleep(60)"
+    supervisor = Supervisor(tmp_path, os.environ)
+    supervisor.start("talker", [sys.executable, "-c", talk])
+    log = tmp_path / "talker.log"
+    with running(supervisor):
+        until(
+            lambda: (
+                "line 3999" in log.read_text() + (tmp_path / "talker.log.1").read_text()
+                if log.with_suffix(".log.1").exists()
+                else False
+            )
+        )
+        until(lambda: log.stat().st_size <= 10_000)

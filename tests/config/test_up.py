@@ -134,6 +134,16 @@ def test_it_names_a_port_that_is_taken(tmp_path: Path) -> None:
     assert "Traceback" not in run.stderr
 
 
+def test_it_names_a_setting_that_cannot_be_understood(tmp_path: Path) -> None:
+    """One sentence, exit code 1, nothing left running."""
+    started = Up(tmp_path, FETTLE_FLUSH_S="abc")
+    said = started.process.communicate(timeout=30)[0]
+
+    assert started.process.returncode == 1
+    assert "fettle: FETTLE_FLUSH_S='abc' is not a whole number." in said
+    assert "Traceback" not in said
+
+
 @pytest.mark.slow
 def test_findings_appear_within_two_minutes_on_a_fleet_of_recordings(up: Up) -> None:
     """At least 8 nodes with 8 GPUs each report, and the advisor has found something."""

@@ -48,6 +48,8 @@ def test_it_ignores_fields_it_does_not_know_and_reads_unzipped_files(tmp_path: P
         (("not json", SAMPLE), "line 1: not a recording's header"),
         (('{"recording": 1, "gpus": 3}', SAMPLE), "line 1: not a recording's header"),
         (('{"recording": 2}', SAMPLE), "line 1: format version 2"),
+        (('{"recording": 1, "gpus": [{"index": 9223372036854775808}]}', SAMPLE), "line 1: "),
+        (('{"recording": 1, "gpus": [{"index": -1}]}', SAMPLE), "line 1: a GPU's index is outside 0 to 4095"),
         (("[]", SAMPLE), "line 1: not a recording's header"),
         ((HEADER, SAMPLE, "{broken"), "line 3: not a recording's sample"),
         ((HEADER, SAMPLE, '{"gpus": []}'), "line 3: not a recording's sample"),
