@@ -61,6 +61,8 @@ def call(options: argparse.Namespace) -> int:
 
 
 def _why(result: "command.Ran") -> str:
-    if result.gpus_state == "ok":
+    from agents.device import DRIVER_STATES
+
+    if result.gpus_state in ("ok", "not_read"):
         return f"the command ended after {result.seconds:.1f} s, before a GPU could be sampled; there is nothing to judge."
-    return f"no GPU was found, so there is no diagnosis: {result.gpus_state}"
+    return f"no GPU was found, so there is no diagnosis: {DRIVER_STATES.get(result.gpus_state, result.gpus_state)}."
