@@ -1,9 +1,10 @@
 """Figures: gaps stay gaps, absent lines are left out, units are scaled once."""
 
 import polars as pl
+from plotly.graph_objects import Figure
 
 from fleet.dashboard import charts
-from wire.metrics import BY_KEY
+from wire.metrics import BY_KEY, of
 
 
 def test_a_bucket_without_a_sample_is_null_and_no_line_joins_over_it() -> None:
@@ -76,3 +77,14 @@ def test_evidence_has_one_line_an_entity_and_marks_the_moments() -> None:
     assert len({trace["line"]["dash"] for trace in figure["data"]}) == 3
     assert figure["layout"]["annotations"][0]["text"] == "opened"
     assert figure["layout"]["shapes"][0]["x0"] == "1970-01-01 00:00:10"
+
+
+def test_plotly_itself_accepts_every_figure() -> None:
+    """The dicts obey Plotly's own schema: a misspelt attribute would be ignored by the browser without a word."""
+    ts = list(range(1000, 1600, 10))
+    readings = {metric.name: [metric.low + 0.5] * len(ts) for metric in of("gpu") if metric.kind != "vector"}
+    frame = pl.DataFrame({"ts": ts, **readings}, schema_overrides=dict.fromkeys(readings, pl.Float64))
+
+    figures = charts.gpu_figures(frame, 1000, 1600, 10)
+
+    assert all(len(Figure(figure).data) == len(figure["data"]) > 0 for figure in figures.values())
