@@ -288,7 +288,7 @@ def main() -> None:
 def report(nodes: int, seconds: int, load: Load, found: dict[str, float], rows: int) -> None:
     """The human lines, then the JSON one."""
     cpu = found["server_cpu_s"]
-    p50, p99 = np.percentile(load.latencies, [50, 99]).tolist() if load.latencies else (math.nan, math.nan)
+    p50, p99 = np.percentile(load.latencies, [50, 99]).round(3).tolist() if load.latencies else (None, None)
     result: dict[str, Any] = {
         "gpus": nodes * GPUS_A_NODE,
         "seconds": seconds,
@@ -298,14 +298,14 @@ def report(nodes: int, seconds: int, load: Load, found: dict[str, float], rows: 
         "samples_lost": load.sent - rows,
         "server_cpu_s": round(cpu, 2),
         "cpu_s_per_million": round(cpu / load.sent * 1e6, 2) if load.sent else None,
-        "ack_p50_s": round(p50, 3),
-        "ack_p99_s": round(p99, 3),
+        "ack_p50_s": p50,
+        "ack_p99_s": p99,
         "rss_bytes": int(found["rss_bytes"]),
     }
     print(f"{nodes} nodes x {GPUS_A_NODE} GPUs at 1 Hz for {seconds} s, {len(GPU)} GPU metrics a sample")
     print(f"sent {load.sent:,}, acked {load.acked:,}, in the store {rows:,}, errors {load.errors or 'none'}")
     print(f"server: {cpu:.1f} CPU-seconds, {cpu / seconds * 100:.0f} % of a core, {found['rss_bytes'] / 1e6:.0f} MB")
-    print(f"ack after {p50:.2f} s (median), {p99:.2f} s (99th percentile)")
+    print(f"ack after {p50} s (median), {p99} s (99th percentile)" if load.latencies else "nothing was acked")
     print(json.dumps(result))
 
 
