@@ -8,6 +8,7 @@ with MB; a pageable copy measured at 18.5 GB/s of payload reads 19.9 GB/s with M
 """
 
 import logging
+import threading
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Final
@@ -62,6 +63,11 @@ _EVENTS: Final = {
     pynvml.nvmlEventTypeDoubleBitEccError: "ecc",
     pynvml.nvmlEventTypeGpuUnavailableError: "gpu_lost",
 }
+_GPM_TURN: Final = threading.Lock()
+"""One GPM call at a time in this process: two threads in nvmlGpmMetricsGet, each with a GPU of its own, end it with a
+segmentation fault (driver 580.159, within 30 s at 40 calls a second; with turns, none in 2,300 calls). Its other calls may overlap."""
+GPM_WAIT_S: Final = 0.15
+"""How long a GPU waits for its turn; shorter than the shortest deadline of a tick, so that it loses its GPM metrics alone."""
 _LINK_COUNT_FIELD: Final = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
 _LINK_SPEED_FIELD: Final = pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
 
@@ -112,7 +118,14 @@ class NvmlDevice:
         return answers
 
     def gpm(self, ids: Sequence[int]) -> list[Answer]:
-        """GPM metrics between the sample of the call before and now; DeviceError `profiler_busy` while another tool holds them."""
+        """GPM metrics between the sample of the call before and now.
+
+        DeviceError `profiler_busy` while another tool holds them, `timeout` while another GPU's call does not come back.
+        """
+        if not _GPM_TURN.acquire(timeout=GPM_WAIT_S):
+            if self._gpm is not None:
+                self._gpm.forget()
+            raise DeviceError("timeout", "another GPU's profiling call does not come back")
         try:
             if self._gpm is None:
                 if not self._nvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
@@ -123,6 +136,8 @@ class NvmlDevice:
             if self._gpm is not None:
                 self._gpm.forget()
             raise _device_error(error, _GPM_REASON) from error
+        finally:
+            _GPM_TURN.release()
 
     def processes(self) -> list[tuple[int, int | None]]:
         """Compute processes; DeviceError where the driver will not list them (which is not "none")."""
@@ -138,6 +153,14 @@ class NvmlDevice:
             return bool(self._nvml.nvmlDeviceGetMigMode(self._handle)[0])
         except self._error:
             return None
+
+    def report_to(self, events: object, kinds: int) -> None:
+        """Report events of `kinds`, as far as the card knows them, to an NVML event set; DeviceError where it will not."""
+        try:
+            known = self._nvml.nvmlDeviceGetSupportedEventTypes(self._handle)
+            self._nvml.nvmlDeviceRegisterEvents(self._handle, kinds & known, events)
+        except self._error as error:
+            raise _device_error(error) from error
 
     def _facts(self, index: int, uuid: str) -> GpuFacts:
         nvml = self._nvml
@@ -238,7 +261,7 @@ class NvmlDriver:
             raise DriverError(_STATE.get(error.value, "driver_error"), str(error)) from error
         except OSError as error:
             raise DriverError("no_library", str(error)) from error
-        devices: list[GpuDevice] = []
+        devices: list[NvmlDevice] = []
         unreachable: list[str] = []
         for index in range(count):
             try:
@@ -304,7 +327,7 @@ class NvmlDriver:
             log.debug("NVML did not shut down: %s", error)
         self._events = None
 
-    def _register(self, devices: Sequence[GpuDevice]) -> Any:
+    def _register(self, devices: Sequence[NvmlDevice]) -> Any:
         """An event set with every GPU that takes part; None when none does."""
         nvml = self._nvml
         wanted = 0
@@ -316,11 +339,10 @@ class NvmlDriver:
             return None
         registered = 0
         for device in devices:
-            handle = device._handle  # type: ignore[attr-defined]
             try:
-                nvml.nvmlDeviceRegisterEvents(handle, wanted & nvml.nvmlDeviceGetSupportedEventTypes(handle), events)
+                device.report_to(events, wanted)
                 registered += 1
-            except nvml.NVMLError as error:
+            except DeviceError as error:
                 log.info("GPU %s reports no events: %s", device.facts.uuid, error)
         return events if registered else None
 

@@ -7,7 +7,10 @@ It stands where the native library stands: everything of ours above it is real.
 import json
 import queue
 import threading
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +21,10 @@ ANSWERS = Path(__file__).parent.parent / "device_answers"
 
 
 class FakeNvml:
-    """Use it as the module `pynvml`. `gpus[i]` may be changed at any time; `hang` makes a GPU's calls block."""
+    """Use it as the module `pynvml`. `gpus[i]` may be changed at any time; `hang` makes a GPU's calls block.
+
+    GPM calls take `gpm_takes_s`, and `gpm_overlaps` counts those that began while another one was under way.
+    """
 
     NVMLError = pynvml.NVMLError
 
@@ -28,12 +34,15 @@ class FakeNvml:
         self.asked: Counter[str] = Counter()
         self.init_error: int | None = None
         self.events: queue.Queue[tuple[int, int, int]] = queue.Queue()  # (GPU, event type, data)
-        self._hanging: dict[int, threading.Event] = {}
+        self.gpm_takes_s = 0.0
+        self.gpm_overlaps = 0
+        self._gpm_calls = 0
+        self._hanging: dict[tuple[int, str | None], threading.Event] = {}
 
-    def hang(self, index: int) -> threading.Event:
-        """Block every call of one GPU until the event that comes back is set."""
-        self._hanging[index] = threading.Event()
-        return self._hanging[index]
+    def hang(self, index: int, call: str | None = None) -> threading.Event:
+        """Block every call of one GPU, or those of one name, until the event that comes back is set."""
+        self._hanging[index, call] = threading.Event()
+        return self._hanging[index, call]
 
     def fail(self, index: int, code: int) -> None:
         """Let everything of one GPU fail with an NVML error code."""
@@ -60,8 +69,9 @@ class FakeNvml:
 
     def _gpu(self, name: str, handle: int) -> dict[str, Any]:
         self.asked[name] += 1
-        if handle in self._hanging:
-            self._hanging[handle].wait(30)
+        for call in (None, name):
+            if (handle, call) in self._hanging:
+                self._hanging[handle, call].wait(30)
         gpu = self.gpus[handle]
         if "fails" in gpu:
             raise self._error(gpu["fails"])
@@ -120,27 +130,41 @@ class FakeNvml:
                 )
         return values
 
+    @contextmanager
+    def _gpm_call(self) -> Iterator[None]:
+        self.gpm_overlaps += self._gpm_calls > 0
+        self._gpm_calls += 1
+        try:
+            time.sleep(self.gpm_takes_s)
+            yield
+        finally:
+            self._gpm_calls -= 1
+
     def nvmlGpmQueryDeviceSupport(self, handle: int) -> Any:
-        return SimpleNamespace(isSupportedDevice=int("gpm" in self._gpu("nvmlGpmQueryDeviceSupport", handle)))
+        with self._gpm_call():
+            return SimpleNamespace(isSupportedDevice=int("gpm" in self._gpu("nvmlGpmQueryDeviceSupport", handle)))
 
     def nvmlGpmSampleAlloc(self) -> Any:
-        return pynvml.c_nvmlGpmSample_t()
+        with self._gpm_call():
+            return pynvml.c_nvmlGpmSample_t()
 
     def nvmlGpmSampleGet(self, handle: int, sample: Any) -> Any:
-        gpu = self._gpu("nvmlGpmSampleGet", handle)
-        self._sampled = handle
-        if "gpm_error" in gpu:
-            raise self._error(gpu["gpm_error"])
-        return sample
+        with self._gpm_call():
+            gpu = self._gpu("nvmlGpmSampleGet", handle)
+            self._sampled = handle
+            if "gpm_error" in gpu:
+                raise self._error(gpu["gpm_error"])
+            return sample
 
     def nvmlGpmMetricsGet(self, request: Any) -> Any:
-        self.asked["nvmlGpmMetricsGet"] += 1
-        gpm = self.gpus[self._sampled]["gpm"]
-        for metric in request.metrics[: request.numMetrics]:
-            answer = gpm.get(str(metric.metricId), {"error": 3})
-            metric.nvmlReturn = answer["error"] if isinstance(answer, dict) else 0
-            metric.value = 0.0 if isinstance(answer, dict) else answer
-        return request
+        with self._gpm_call():
+            self.asked["nvmlGpmMetricsGet"] += 1
+            gpm = self.gpus[self._sampled]["gpm"]
+            for metric in request.metrics[: request.numMetrics]:
+                answer = gpm.get(str(metric.metricId), {"error": 3})
+                metric.nvmlReturn = answer["error"] if isinstance(answer, dict) else 0
+                metric.value = 0.0 if isinstance(answer, dict) else answer
+            return request
 
     def nvmlEventSetCreate(self) -> Any:
         return object()

@@ -12,6 +12,7 @@ from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
 from agents.source import GPU, HOST, PROCESS, Tick
 from tests.agents.fake_nvml import FakeNvml
+from wire.metrics import Gpm, of
 
 
 @pytest.fixture(autouse=True)
@@ -180,6 +181,50 @@ async def test_an_xid_is_an_event_at_once_and_counts() -> None:
 
     assert [(event.kind, event.code, event.gpu_uuid) for event in machine.events()] == [("xid", 79, nvml.gpus[1]["uuid"])]
     assert tick.gpu[GPU.index("xid_errors_total")] == [0, 1]
+    await machine.close()
+
+
+def gpm(tick: Tick, gpu: int) -> dict[str, str | None]:
+    """Why the profiling metrics of one GPU are absent, by metric."""
+    names = {metric.name for metric in of("gpu") if isinstance(metric.source, Gpm)}
+    return {name: reason for name, reason in zip(GPU, tick.gpu_reasons[gpu], strict=True) if name in names}
+
+
+async def test_profiling_calls_of_two_gpus_take_turns() -> None:
+    """Two threads in NVML's profiling calls at once end the process; the GPUs are read in parallel all the same."""
+    nvml = FakeNvml()
+    nvml.gpm_takes_s = 0.005
+    machine = Machine(NvmlDriver(nvml))
+    for _ in range(10):
+        tick = await machine.collect()
+
+    assert nvml.asked["nvmlGpmMetricsGet"] == 18
+    assert nvml.gpm_overlaps == 0
+    assert reasons(tick, 0) == reasons(tick, 1) == {None}
+    await machine.close()
+
+
+async def test_a_profiling_call_that_hangs_costs_the_other_gpus_their_profiling_alone() -> None:
+    """They wait a moment for their turn, then go on without; afterwards their means begin with a fresh pair of samples."""
+    nvml = FakeNvml()
+    machine = Machine(NvmlDriver(nvml))
+    await machine.collect()
+    await machine.collect()
+    release = nvml.hang(0, "nvmlGpmSampleGet")
+    for _ in range(2):
+        tick = await machine.collect()
+
+    assert reasons(tick, 0) == {"timeout"}
+    assert set(gpm(tick, 1).values()) == {"timeout"}
+    assert reasons(tick, 1) == {None, "timeout"}
+    assert tick.gpu_reasons[1].count("timeout") == len(gpm(tick, 1))
+    release.set()
+    while hangs(machine):
+        await asyncio.sleep(0.01)
+    tick = await machine.collect()
+    assert set(gpm(tick, 1).values()) == {"no_previous"}
+    tick = await machine.collect()
+    assert reasons(tick, 0) == reasons(tick, 1) == {None}
     await machine.close()
 
 
