@@ -1,4 +1,8 @@
-"""The Celery application; each app's tasks.py registers its own, beat's schedule stands here."""
+"""The Celery application; each app's tasks.py registers its own, beat's schedule stands here.
+
+Two workers: `worker` takes the default queue, all of it work on our own database and store; `messenger` takes the queue
+`notify`, where tasks wait for others' servers. Neither can hold up the other.
+"""
 
 import os
 from typing import Any
@@ -8,6 +12,9 @@ from celery import Celery
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("fettle")
 app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.task_routes = {"fleet.notify.tasks.deliver": {"queue": "notify"}}
+# A judgement of a large fleet takes memory that Polars keeps; a child that has grown past this is replaced after its task.
+app.conf.worker_max_memory_per_child = 600_000  # KiB; threads know no such limit, and the messenger does not need it
 app.autodiscover_tasks()
 
 

@@ -1,7 +1,8 @@
 """`manage.py up`: from a fresh clone to a page with data moving, on embedded parts.
 
 It prepares DATA (secret key, database, first admin, agents' tokens) and then supervises the programs that
-production runs too: Valkey unless REDIS_URL names a server, uvicorn, a Celery worker, Celery beat, an agent.
+production runs too: Valkey unless REDIS_URL names a server, uvicorn, two Celery workers (one of them sends messages), Celery beat,
+an agent.
 """
 
 import argparse
@@ -240,7 +241,12 @@ def _start_server(supervisor: Supervisor, options: argparse.Namespace) -> None:
     supervisor.start(
         "worker",
         [python, "-m", "celery", "-A", "config", "worker", "--pool", "prefork", "--concurrency", "2", "--loglevel", "INFO",
-         "--without-gossip", "--without-mingle", "--without-heartbeat"],
+         "--queues", "celery", "--hostname", "worker@%h", "--without-gossip", "--without-mingle", "--without-heartbeat"],
+    )  # fmt: skip
+    supervisor.start(
+        "messenger",  # waits for chats and mail servers, so that the worker need not
+        [python, "-m", "celery", "-A", "config", "worker", "--pool", "threads", "--concurrency", "16", "--loglevel", "INFO",
+         "--queues", "notify", "--hostname", "messenger@%h", "--without-gossip", "--without-mingle", "--without-heartbeat"],
     )  # fmt: skip
     supervisor.start(
         "beat",

@@ -17,6 +17,8 @@ Kind: TypeAlias = Literal["info", "success", "warning", "failure"]
 
 LIMIT_S: Final = 20
 """The longest that one attempt may take, all in all."""
+SOCKET_S: Final = 10.0
+"""The longest that one attempt waits for a connection or for the next byte, whatever the URL asks for."""
 
 # The debug lines of Apprise and of the HTTP library beneath it hold URLs. `send` looks at Apprise's for the reason of a
 # failure, so they are made; neither's may reach our own log, whatever its level.
@@ -66,6 +68,8 @@ def send(url: str, message: Message) -> Outcome:
     target = Apprise.instantiate(url, asset=_asset())
     if not target:
         return Outcome(False, "Apprise cannot read the route's URL.")
+    target.socket_connect_timeout = min(float(target.socket_connect_timeout), SOCKET_S)
+    target.socket_read_timeout = min(float(target.socket_read_timeout), SOCKET_S)
     headers = getattr(target, "headers", None)  # json://, xml:// and form:// take headers
     if isinstance(headers, dict):
         headers.setdefault("Idempotency-Key", message.key)

@@ -29,6 +29,7 @@ class Delivery(models.Model):
     state = models.CharField(max_length=10, default="pending")
     attempts = models.PositiveSmallIntegerField(default=0)
     next_try_at = models.DateTimeField(default=timezone.now)
+    queued_at = models.DateTimeField(null=True, blank=True, help_text="When it was handed to a messenger that has not begun yet.")
     claimed_at = models.DateTimeField(null=True, blank=True)
     sent_at = models.DateTimeField(null=True, blank=True)
     may_repeat = models.BooleanField(

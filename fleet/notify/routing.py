@@ -1,13 +1,14 @@
 """From transitions to deliveries, and from one delivery to its end; each step is one transaction or one conditional update."""
 
 import random
-from collections.abc import Iterator
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import uuid4
 
 from django.db import connection, transaction
-from django.db.models import BooleanField, Case, F, Q, Value, When
+from django.db.models import BooleanField, Case, F, Q, Value, When, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from advisor.finding import SEVERITIES
@@ -23,6 +24,10 @@ MAX_ATTEMPTS: Final = 16
 FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 900.0
 AT_ONCE: Final = 500
+LANES: Final = 2
+"""Deliveries of one route under way at once: a chat that hangs holds so many messengers and no more."""
+QUEUED: Final = timedelta(seconds=60)
+"""How long a message to the messengers lives. What was handed out longer ago was lost on the way and is handed out again."""
 
 
 def route(limit: int = AT_ONCE) -> list[int]:
@@ -64,9 +69,28 @@ def due(now: datetime) -> Q:
     return Q(state__in=("pending", "failed"), next_try_at__lte=now) | Q(state="sending", claimed_at__lt=now - CLAIM)
 
 
-def due_ids(limit: int = AT_ONCE) -> Iterator[int]:
-    """The ids of what is due, oldest first."""
-    return iter(Delivery.objects.filter(due(timezone.now())).order_by("next_try_at").values_list("pk", flat=True)[:limit])
+def take() -> list[int]:
+    """The deliveries to hand to messengers now, oldest first, noted as handed out; no more of one route than it has lanes."""
+    now = timezone.now()
+    lost = Q(queued_at=None) | Q(queued_at__lt=now - QUEUED)
+    waiting = Delivery.objects.filter(due(now) & lost)
+    if not waiting.exists():
+        return []
+    queued = Q(state__in=("pending", "failed", "sending"), queued_at__gte=now - QUEUED)
+    under_way = Q(state="sending", claimed_at__gte=now - CLAIM) | queued
+    busy = Counter(Delivery.objects.filter(under_way).values_list("route_id", flat=True))
+    in_line = Window(RowNumber(), partition_by=F("route_id"), order_by=(F("next_try_at").asc(), F("pk").asc()))
+    first = waiting.annotate(in_line=in_line).filter(in_line__lte=LANES).order_by("next_try_at", "pk")
+    return [
+        pk
+        for pk, route_id, place in first.values_list("pk", "route_id", "in_line")
+        if place + busy[route_id] <= LANES and waiting.filter(pk=pk).update(queued_at=now)
+    ]
+
+
+def put_back(delivery_id: int) -> None:
+    """Note that a delivery was not handed out after all."""
+    Delivery.objects.filter(pk=delivery_id).update(queued_at=None)
 
 
 def attempt(delivery_id: int) -> str:
@@ -74,6 +98,7 @@ def attempt(delivery_id: int) -> str:
     now = timezone.now()
     claimed = Delivery.objects.filter(due(now), pk=delivery_id).update(
         state="sending",
+        queued_at=None,
         claimed_at=now,
         attempts=F("attempts") + 1,
         # Whoever held the claim before may have sent it and died before noting so.

@@ -1,4 +1,9 @@
-"""Celery's side of notify. A task that is lost costs time alone: the sweeps find whatever is due."""
+"""Celery's side of notify. A task that is lost costs time alone: the sweeps find whatever is due.
+
+`deliver` waits for others' servers. It has a queue and a worker of its own (config/celery.py), so that a chat that
+hangs holds up neither the advisor nor an event; and of one route only a few deliveries are under way at once, so that
+it does not hold up the other chats either.
+"""
 
 import logging
 
@@ -12,16 +17,15 @@ log = logging.getLogger(__name__)
 
 @shared_task(ignore_result=True, acks_late=True, time_limit=60)
 def route_transitions() -> None:
-    """Make deliveries of new transitions and hand each to a worker."""
-    for delivery_id in routing.route():
-        enqueue(deliver, delivery_id)
+    """Make deliveries of new transitions and hand them to messengers."""
+    if routing.route():
+        hand_out()
 
 
 @shared_task(ignore_result=True, acks_late=True, time_limit=60)
 def sweep_deliveries() -> None:
-    """Hand to workers what is due: retries, what a dead worker had claimed, what a lost message named."""
-    for delivery_id in routing.due_ids():
-        enqueue(deliver, delivery_id)
+    """Hand to messengers what is due: retries, what a dead one had claimed, what a lost message named."""
+    hand_out()
 
 
 @shared_task(ignore_result=True, acks_late=True, time_limit=120)
@@ -30,11 +34,21 @@ def deliver(delivery_id: int) -> None:
     state = routing.attempt(delivery_id)
     if state in ("failed", "dead"):
         log.warning("Delivery %d is %s.", delivery_id, state)
+    hand_out()  # its place in the route's lane is free
 
 
-def enqueue(task: Task, *args: object) -> None:  # type: ignore[type-arg]
-    """Send a task; without a broker say so and go on, for the sweeps will find the work."""
+def hand_out() -> None:
+    """Send a task for each delivery whose turn it is."""
+    for delivery_id in routing.take():
+        if not enqueue(deliver, delivery_id):
+            routing.put_back(delivery_id)
+
+
+def enqueue(task: Task, *args: object) -> bool:  # type: ignore[type-arg]
+    """Send a task; without a broker say so and go on, for the sweeps will find the work. True when it was sent."""
     try:
-        task.apply_async(args=args, expires=60, retry=False)
+        task.apply_async(args=args, expires=routing.QUEUED.total_seconds(), retry=False)
     except OperationalError as error:
         log.warning("The broker does not take %s: %s", task.name, error)
+        return False
+    return True

@@ -56,7 +56,13 @@ class Site(Server):
 
     def worker(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """Two prefork children, as production runs them."""
-        return self.celery("worker", "--pool", "prefork", "--concurrency", "2", "--without-gossip", "--without-mingle")
+        words = ("--queues", "celery", "--hostname", "worker@%h", "--without-gossip", "--without-mingle")
+        return self.celery("worker", "--pool", "prefork", "--concurrency", "2", *words)
+
+    def messenger(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """The threads that send, as production runs them."""
+        words = ("--queues", "notify", "--hostname", "messenger@%h", "--without-gossip", "--without-mingle")
+        return self.celery("worker", "--pool", "threads", "--concurrency", "16", *words)
 
     def beat(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """The clock of the schedule."""

@@ -1,4 +1,4 @@
-"""A real Celery worker and beat on a real Valkey: from a store that an agent filled to a message in the chat."""
+"""Real Celery workers and beat on a real Valkey: from a store that an agent filled to a message in the chat."""
 
 import time
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def site(tmp_path: Path, chat: Receiver) -> Iterator[Site]:
 
 def test_a_recording_becomes_a_message_in_the_chat(site: Site, chat: Receiver) -> None:
     """Beat makes the worker judge, judge again, route and deliver; each message is sent once."""
-    with site.worker(), site.beat():
+    with site.worker(), site.messenger(), site.beat():
         said = eventually(lambda: [got for got in chat.got if "fp32_train" in got["title"]], 60)
         site.run(EVENT)
         lost = eventually(lambda: [got for got in chat.got if "[critical]" in got["title"]], 30)
@@ -75,18 +75,18 @@ def test_a_recording_becomes_a_message_in_the_chat(site: Site, chat: Receiver) -
 
 
 @pytest.mark.slow
-def test_a_worker_killed_while_it_sends_loses_nothing(site: Site, chat: Receiver) -> None:
+def test_a_messenger_killed_while_it_sends_loses_nothing(site: Site, chat: Receiver) -> None:
     """Its claim runs out, another takes over, and the message that may repeat has the same key and says so."""
     chat.delay_s = 3
-    with site.worker() as worker:
+    with site.worker(), site.messenger() as messenger:
         site.run(EVENT)
         assert eventually(lambda: chat.got, 60), site.log.read_text()
-        kill(worker)
+        kill(messenger)
     assert [state for _, state, _ in site.deliveries()] == ["sending"]
     chat.delay_s = 0
     site.execute("UPDATE notify_delivery SET claimed_at = '2025-01-01 00:00:00'")
 
-    with site.worker(), site.beat():
+    with site.worker(), site.messenger(), site.beat():
         assert eventually(lambda: ("xid-fallen-off-bus", "sent", 2) in site.deliveries(), 60), site.log.read_text()
     first, second = [got for got in chat.got if "[critical]" in got["title"]]
     assert first["headers"]["Idempotency-Key"] == second["headers"]["Idempotency-Key"]
@@ -99,13 +99,13 @@ def test_without_a_broker_an_event_is_stored_and_waits(site: Site, chat: Receive
     site.execute("UPDATE inventory_event SET received_at = '2025-01-01 00:00:00'")
     assert site.deliveries() == []
 
-    with site.worker(), site.beat():
+    with site.worker(), site.messenger(), site.beat():
         lost = eventually(lambda: [got for got in chat.got if "[critical]" in got["title"]], 60)
     assert len(lost) == 1, site.log.read_text()
 
 
 @pytest.mark.slow
-def test_worker_and_beat_survive_a_broker_that_goes_away(tmp_path: Path, chat: Receiver) -> None:
+def test_workers_and_beat_survive_a_broker_that_goes_away(tmp_path: Path, chat: Receiver) -> None:
     """When it is back, empty, work goes on: what was queued in it is found as rows."""
     valkey = ValkeyServer()
     valkey.start()
@@ -113,7 +113,7 @@ def test_worker_and_beat_survive_a_broker_that_goes_away(tmp_path: Path, chat: R
     port = valkey.port
     (tmp_path / "fettle.sqlite3").write_bytes(migrated_database())
     site.run(SEED, chat.url())
-    with site.worker() as worker, site.beat() as beat:
+    with site.worker() as worker, site.messenger() as messenger, site.beat() as beat:
         assert eventually(lambda: chat.got, 60), site.log.read_text()
         valkey.stop()
         site.run(EVENT.replace("for _ in range(5)", "for _ in ()"))
@@ -121,7 +121,7 @@ def test_worker_and_beat_survive_a_broker_that_goes_away(tmp_path: Path, chat: R
         time.sleep(4)
         with ValkeyServer(port=port):
             lost = eventually(lambda: [got for got in chat.got if "[critical]" in got["title"]], 60)
-            assert (worker.poll(), beat.poll()) == (None, None)
+            assert (worker.poll(), messenger.poll(), beat.poll()) == (None, None, None)
             assert len(lost) == 1, site.log.read_text()
 
 
