@@ -23,8 +23,8 @@ class TokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     actions = (revoke,)
     list_filter = ("revoked_at",)
-    # All of it: a token that could be pointed elsewhere or revived would outlive its revocation.
-    readonly_fields = ("digest", "node_name", "user", "name", "may_write", "created_at", "last_used_at", "revoked_at")
+    # All of it, here and below: a token that could be pointed elsewhere or revived would outlive its revocation.
+    readonly_fields = ("digest", "created_at", "last_used_at", "revoked_at")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never: a form could not show the token."""
@@ -35,6 +35,7 @@ class TokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 class AgentTokenAdmin(TokenAdmin):
     """Agents' tokens."""
 
+    readonly_fields = ("node_name", *TokenAdmin.readonly_fields)
     list_display = ("node_name", "created_at", "last_used_at", "revoked_at")
     search_fields = ("node_name",)
 
@@ -43,5 +44,6 @@ class AgentTokenAdmin(TokenAdmin):
 class ApiTokenAdmin(TokenAdmin):
     """API tokens."""
 
+    readonly_fields = ("user", "name", "may_write", *TokenAdmin.readonly_fields)
     list_display = ("name", "user", "may_write", "created_at", "last_used_at", "revoked_at")
     search_fields = ("name", "user__username")
