@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 JOB_KEPT: Final = timedelta(hours=1)
 """How long the diagnosis of a job that is gone stays."""
+OF_PROCESSES: Final = frozenset({"tenants", "processes", "held_bytes", "main_cores", "children", "children_cores"})
+"""Features that read as nobody's where no process is listed."""
 _QUIET: Final = {health.rule: timedelta(seconds=health.quiet_s) for health in xid_catalog.HEALTH}
 
 
@@ -45,8 +47,9 @@ def judge(at: datetime) -> list[Transition]:
     judged = Judged(
         rules=frozenset(one.id for one in rules),
         targets=seen.places.keys(),
-        missing=lacking | silenced(rules, evaluation.findings, still_open, seen.places),
+        missing=lacking | silenced(rules, evaluation.findings, still_open, seen.places) | unwatched(rules, seen),
         fresh_nodes=seen.fresh_nodes,
+        gpus=seen.gpus - seen.blind,
         quiet=_QUIET,
     )
     _keep(diagnose(frames), seen, at)
@@ -57,6 +60,19 @@ def judge(at: datetime) -> list[Transition]:
             seen.window.facts.height, time.monotonic() - began, len(evaluation.findings), len(transitions),
         )  # fmt: skip
     return transitions
+
+
+def unwatched(rules: Iterable[Rule], seen: Look) -> set[tuple[str, str]]:
+    """Rule and target where the rule asks what processes do, and who holds a GPU of the target is not known."""
+    asking = [one for one in rules if any(not OF_PROCESSES.isdisjoint(need.features) for need in one.needs)]
+    nodes = {seen.places["gpu", str(gpu)].node for gpu in seen.blind & seen.gpus}
+    return {
+        (one.id, target)
+        for (scope, target), place in seen.places.items()
+        if (place.node in nodes if scope == "node" else not seen.blind.isdisjoint(place.gpus))
+        for one in asking
+        if one.scope == scope
+    }
 
 
 def silenced(

@@ -1,14 +1,14 @@
 """Opens, refreshes and closes findings; every change of state is a Transition row.
 
 The condition follows telemetry. It fires after two judgements in a row that saw it (a critical one at once) and
-resolves after two that saw it clear. No judgement, because the node is stale or a metric is missing, changes
-nothing. A judgement is known by the end of its window: judging one window twice, or an older window, does nothing.
+resolves after two that saw it clear. No judgement, because the node is stale, its driver hangs or a metric is missing,
+changes nothing. A judgement is known by the end of its window: judging one window twice, or an older window, does nothing.
 One that opens for the fourth time within an hour is noisy: nobody is told of it until it has kept still for a while.
 
 The advice follows people: proposed, accepted or dismissed, applied; the verdict on what was applied is measured.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -64,15 +64,17 @@ class Judged:
     targets: Collection[Target] = frozenset()
     missing: Collection[tuple[str, str]] = frozenset()  # rule, target
     fresh_nodes: Collection[int] = frozenset()
+    gpus: Collection[int] = frozenset()  # that gave values, and whose holders are known
     quiet: Mapping[str, timedelta] = field(default_factory=dict)  # by rule, for what events reported
 
-    def saw_clear(self, row: Finding, at: datetime) -> bool:
-        """True when the window shows that the row's trouble is over; silence alone does not."""
+    def saw_clear(self, row: Finding, at: datetime, gpus: Collection[int] = ()) -> bool:
+        """True when the window shows that the trouble of the row, whose GPUs are `gpus`, is over; silence alone does not."""
         present = (row.scope, row.target) in self.targets
         if row.origin == "event":
             return present and at - row.last_seen_at >= self.quiet.get(row.rule, EVENT_QUIET)
         if row.scope == "job" and not present:
-            return row.node_id in self.fresh_nodes  # its node reports, and the job holds no GPU any more
+            # Its node and every GPU that it held report, and who holds them is known: it is not there any more.
+            return row.node_id in self.fresh_nodes and all(gpu in self.gpus for gpu in gpus)
         return present and row.rule in self.rules and (row.rule, row.target) not in self.missing
 
 
@@ -81,7 +83,9 @@ def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapp
     seen = {one.fingerprint: one for one in found}
     with transaction.atomic():
         book = _Book(at)
-        for row in Finding.objects.select_for_update().filter(resolved_at=None):
+        rows = list(Finding.objects.select_for_update().filter(resolved_at=None))
+        held = _held([row.pk for row in rows if row.scope == "job" and (row.scope, row.target) not in judged.targets])
+        for row in rows:
             one = seen.pop(row.fingerprint, None)
             if row.judged_at is not None and row.judged_at >= at:
                 continue
@@ -91,7 +95,7 @@ def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapp
                 book.saw(row)
                 if rose and row.condition == "firing":
                     book.moves(row, "firing", f"{before} -> {row.severity}")
-            elif judged.saw_clear(row, at):
+            elif judged.saw_clear(row, at, held[row.pk]):
                 book.saw_clear(row)
         for one in _news(at, seen):
             place = places.get((one.scope, one.target), Place(None))
@@ -185,6 +189,16 @@ def _row(one: Found, at: datetime, place: Place) -> Finding:
         opened_at=at,
         last_seen_at=at,
     )
+
+
+def _held(jobs: Sequence[int]) -> Mapping[int, list[int]]:
+    """The GPUs of these findings."""
+    held: dict[int, list[int]] = defaultdict(list)
+    if jobs:
+        through = Finding.gpus.through
+        for finding, gpu in through.objects.filter(finding__in=jobs).values_list("finding_id", "gpu_id"):
+            held[finding].append(gpu)
+    return held
 
 
 def _news(at: datetime, seen: Mapping[str, Found]) -> Iterable[Found]:

@@ -1,7 +1,7 @@
 """The advisor's Window of the fleet: series from the store, facts from inventory, jobs from who holds the GPUs.
 
-Only what is fresh is looked at. A node that is stale, or a GPU of it that its agent no longer reports, is left out,
-so nothing is concluded about it.
+Only what is fresh is looked at. A node that is stale, or a GPU of it that its agent no longer reports or whose driver
+gives no values any more, is left out, so nothing is concluded about it.
 """
 
 from collections import defaultdict
@@ -15,20 +15,24 @@ import polars as pl
 from advisor.frames import CONSTANTS, FACTS, Window
 from advisor.samples import GPU_METRICS
 from fleet.findings.lifecycle import Place, Target
-from fleet.inventory.models import STALE_AFTER, Gpu, Node
+from fleet.inventory.models import STALE_AFTER, Absence, Gpu, Node
 from fleet.store.series import store
 from wire.metrics import Scope
 
 STALE_S: Final = STALE_AFTER.total_seconds()
+PROCESSES: Final = "processes"
+"""What the agent reports as absent, as it does a metric, while the list of a GPU's processes cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A window with the place of each target in it, and the nodes that report."""
+    """A window with the place of each target in it, the nodes and GPUs that report, and the GPUs whose holders nobody knows."""
 
     window: Window
     places: Mapping[Target, Place]
     fresh_nodes: frozenset[int]
+    gpus: frozenset[int] = frozenset()
+    blind: frozenset[int] = frozenset()
 
 
 def look(at: datetime, span_s: int) -> Look:
@@ -47,7 +51,8 @@ def look(at: datetime, span_s: int) -> Look:
         [_facts(gpus[pk], fresh[gpus[pk].node_id], jobs.get(pk)) for pk in sorted(reporting)], schema=FACTS, strict=False
     )
     nodes = set(host["node"].unique().to_list()) | {gpus[pk].node_id for pk in reporting}
-    return Look(Window(gpu, host, process, facts), _places(reporting, gpus, jobs, nodes), frozenset(nodes))
+    places = _places(reporting, gpus, jobs, nodes)
+    return Look(Window(gpu, host, process, facts), places, frozenset(nodes), frozenset(reporting), _blind(gpus))
 
 
 def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, str]:
@@ -79,12 +84,23 @@ def _read(
 
 
 def _reporting(gpu: pl.DataFrame, node_of: Mapping[int, int]) -> set[int]:
-    """The GPUs whose newest sample keeps up with their node's; by the node's own clock, which may be off."""
-    newest = dict(gpu.group_by("gpu").agg(pl.col("t").max()).iter_rows())
+    """The GPUs whose newest sample with a value keeps up with their node's newest; by the node's own clock, which may be off.
+
+    A driver that hangs leaves rows without any value: they say that the node is there, and nothing about the GPU.
+    """
+    values = pl.any_horizontal(pl.exclude("gpu", "t").is_not_null())
+    newest = gpu.group_by("gpu").agg(pl.col("t").max(), pl.col("t").filter(values).max().alias("valued"))
     node_newest: dict[int, float] = defaultdict(float)
-    for pk, t in newest.items():
+    for pk, t, _ in newest.iter_rows():
         node_newest[node_of[pk]] = max(node_newest[node_of[pk]], t)
-    return {pk for pk, t in newest.items() if t >= node_newest[node_of[pk]] - STALE_S}
+    return {pk for pk, _, valued in newest.iter_rows() if valued is not None and valued >= node_newest[node_of[pk]] - STALE_S}
+
+
+def _blind(gpus: Mapping[int, Gpu]) -> frozenset[int]:
+    """The GPUs whose list of processes cannot be read now: that none is listed does not mean that nobody holds them."""
+    absent = Absence.objects.filter(metric=PROCESSES, until=None, node__in={gpu.node_id for gpu in gpus.values()})
+    cells = set(absent.values_list("node_id", "gpu_id"))  # without a GPU: of all the node's
+    return frozenset(pk for pk, gpu in gpus.items() if not cells.isdisjoint([(gpu.node_id, pk), (gpu.node_id, None)]))
 
 
 def _facts(gpu: Gpu, node: Node, job: str | None) -> dict[str, object]:

@@ -3,16 +3,22 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import polars as pl
 import pytest
 from django.utils import timezone
 from pytest_django import Settings
 
-from fleet.findings.judge import judge
+from advisor.frames import Window
+from fleet.findings import lifecycle
+from fleet.findings.judge import judge, unwatched
+from fleet.findings.lifecycle import Place
 from fleet.findings.models import Diagnosis, Finding, Transition
 from fleet.findings.tasks import advise
-from fleet.inventory.models import Gpu, Node
+from fleet.findings.windows import Look
+from fleet.inventory.models import Absence, Gpu, Node
+from fleet.store.series import store
 from tests.fleet.recorded import fill
-from tests.fleet.rows import gpu, node
+from tests.fleet.rows import found, gpu, node
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
 NOW = timezone.now().replace(microsecond=0)
@@ -85,6 +91,75 @@ def test_a_gpu_that_stopped_reporting_on_a_fresh_node_is_not_judged() -> None:
     assert set(Diagnosis.objects.filter(scope="gpu").values_list("gpu", flat=True)) == {here.pk}
 
 
+def hang(card: Gpu, start: int, end: int) -> None:
+    """From start to end the driver of the card's node does not answer: samples come and hold no value."""
+    nulls = {name: [None] * (end - start) for name in ("sm_active", "power_w", "mem_used_bytes", "gpu_util_pct")}
+    frame = pl.DataFrame({"entity": card.pk, "ts": range(start, end), **nulls}, schema_overrides=dict.fromkeys(nulls, pl.Float64))
+    store().write("gpu", frame)
+
+
+def open_and_forget(card: Gpu, rule: str) -> Finding:
+    """The rule's firing finding, after the time that the window reaches back has passed."""
+    judge(NOW)
+    judge(NOW + timedelta(seconds=1))
+    Node.objects.update(last_seen_at=NOW + timedelta(minutes=30))
+    return Finding.objects.get(rule=rule, condition="firing")
+
+
+def test_a_driver_that_hangs_ends_no_job_and_clears_nothing() -> None:
+    """Rows without a value are no judgement: findings stay, of job and GPU, and of what an event reported."""
+    card = playing()
+    row = open_and_forget(card, "fp32-without-tensor-cores")
+    lifecycle.report(NOW, found(str(card.pk), "power-cap-limited"), Place(card.node_id, (card.pk,)))
+    later = NOW + lifecycle.EVENT_QUIET + timedelta(hours=1)
+    Node.objects.update(last_seen_at=later)
+    hang(card, int(later.timestamp()) - 70, int(later.timestamp()))
+    before = list(Finding.objects.order_by("pk").values())
+
+    assert [judge(later - timedelta(seconds=step)) for step in (4, 3, 2, 1)] == [[], [], [], []]
+    assert list(Finding.objects.order_by("pk").values()) == before
+    row.refresh_from_db()
+    assert row.condition == "firing"
+
+
+@pytest.mark.parametrize("of_node", [False, True])
+def test_a_list_of_processes_that_cannot_be_read_ends_no_job(of_node: bool) -> None:
+    """That no process is listed says nothing while the list is absent; when it is back and empty, the job is over."""
+    card = playing()
+    row = open_and_forget(card, "fp32-without-tensor-cores")
+    later = NOW + timedelta(minutes=10)
+    fill("idle_context", [card], int(later.timestamp()), processes=False)
+    absent = Absence.objects.create(
+        node=card.node, gpu=None if of_node else card, metric="processes", reason="timeout", since=NOW
+    )
+    judge(later - timedelta(seconds=4))
+    judge(later - timedelta(seconds=3))
+    row.refresh_from_db()
+    assert row.condition == "firing"
+
+    absent.until = later
+    absent.save()
+    judge(later - timedelta(seconds=2))
+    judge(later - timedelta(seconds=1))
+    row.refresh_from_db()
+    assert row.condition == "resolved"
+
+
+def test_without_the_list_of_processes_no_rule_about_them_is_clear() -> None:
+    """Nobody listed is not nobody there; what the card itself measures is judged as ever."""
+    from advisor import rule
+
+    places = {("gpu", "1"): Place(7, (1,)), ("gpu", "2"): Place(8, (2,)), ("node", "7"): Place(7), ("node", "8"): Place(8)}
+    window = Window(pl.DataFrame(), pl.DataFrame(), pl.DataFrame(), pl.DataFrame())
+    seen = Look(window, places, frozenset([7, 8]), frozenset([1, 2]), frozenset([1]))
+    pairs = unwatched(rule.load(), seen)
+
+    assert ("gpu-co-tenant-contention", "1") in pairs
+    assert ("dataloader-oversubscribed", "7") in pairs
+    assert {target for _, target in pairs} == {"1", "7"}
+    assert not {rule_id for rule_id, _ in pairs} & {"power-cap-limited", "memory-nearly-full", "host-memory-pressure"}
+
+
 def test_backlog_of_hours_ago_is_not_judged() -> None:
     """Windows end now: what arrives late is history (T04)."""
     card = gpu(node("n1", last_seen_at=NOW, mem_total_bytes=256 << 30), **CARD)
@@ -150,8 +225,6 @@ def test_what_another_finding_silenced_is_not_clear() -> None:
     """A sick card's own trouble comes first; advice about its speed is held back, neither fired nor resolved."""
     from advisor import rule
     from fleet.findings.judge import silenced
-    from fleet.findings.lifecycle import Place
-    from tests.fleet.rows import found
 
     rules = rule.load()
     sick = next(one for one in rules if one.group == "health")
@@ -169,8 +242,6 @@ def test_what_yields_to_another_rule_is_not_clear_while_that_one_fires() -> None
     """Its own condition was not the reason that it fell silent."""
     from advisor import rule
     from fleet.findings.judge import silenced
-    from fleet.findings.lifecycle import Place
-    from tests.fleet.rows import found
 
     rules = rule.load()
     weaker = next(one for one in rules if one.yields_to and one.scope == "job")

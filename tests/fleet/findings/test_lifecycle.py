@@ -210,16 +210,21 @@ def test_growing_worse_while_it_fires_is_a_transition() -> None:
 
 
 def test_a_job_that_left_its_fresh_node_is_over() -> None:
-    """The node reports, and the job holds no GPU any more; while the node is silent nothing is known."""
+    """Node and GPUs report, and the job holds none any more; while one of them is silent nothing is known."""
     home = node()
+    cards = gpu(home, 0).pk, gpu(home, 1).pk
     job = found(target="n1/demo/train", scope="job")
-    places = {("job", "n1/demo/train"): Place(home.pk, (gpu(home).pk,))}
+    places = {("job", "n1/demo/train"): Place(home.pk, cards)}
     present = Judged(rules=frozenset([RULE]), targets=frozenset(places), fresh_nodes=frozenset([home.pk]))
     for step in range(2):
         reconcile(NOON + step * TEN_S, [job], present, places)
-    gone = Judged(rules=frozenset([RULE]), fresh_nodes=frozenset([home.pk]))
+    gone = Judged(rules=frozenset([RULE]), fresh_nodes=frozenset([home.pk]), gpus=frozenset(cards))
+    silent = Judged(rules=frozenset([RULE]), gpus=frozenset(cards))
+    half = Judged(rules=frozenset([RULE]), fresh_nodes=frozenset([home.pk]), gpus=frozenset(cards[:1]))
 
-    assert reconcile(NOON + 2 * TEN_S, [], Judged(rules=frozenset([RULE])), {}) == []
+    for step in range(1, 4):
+        assert reconcile(NOON + TEN_S + step * TEN_S / 8, [], silent, {}) == []
+        assert reconcile(NOON + TEN_S + step * TEN_S / 8 + TEN_S / 16, [], half, {}) == []
     assert reconcile(NOON + 3 * TEN_S, [], gone, {}) == []
     assert [t.after for t in reconcile(NOON + 4 * TEN_S, [], gone, {})] == ["resolved"]
 
