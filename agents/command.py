@@ -143,7 +143,7 @@ class _Watch:
         self._header = head
         for gpu in sample.gpus:
             index = gpu["index"]
-            for pid in map(int, gpu["pids"]):
+            for pid in map(int, gpu.get("pids", ())):
                 if self._is_kin(pid):
                     self._tree.add(index)
                 elif self._start is not None and (self._started(pid) or 0) >= self._start:
@@ -203,7 +203,7 @@ class _Watch:
 
 def _only(sample: Sample, chosen: set[int]) -> Sample:
     gpus = tuple(gpu for gpu in sample.gpus if gpu["index"] in chosen)
-    pids = {int(pid) for gpu in gpus for pid in gpu["pids"]}
+    pids = {int(pid) for gpu in gpus for pid in gpu.get("pids", ())}
     return structs.replace(sample, gpus=gpus, processes=tuple(one for one in sample.processes if one["pid"] in pids))
 
 

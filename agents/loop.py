@@ -141,7 +141,7 @@ class NodeLoop:
         self._inventory = self.source.inventory
         self._boot = uuid.uuid4().hex
         self._batch_seq = self._event_seq = 0
-        self._absences.reset()
+        self._absences = Absences()
         self.spool.begin(self._inventory.hello(self.node, self._boot, agent_version(), INTERVAL_S))
         if self.sender is not None:
             self.sender.begin()

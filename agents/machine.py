@@ -117,11 +117,14 @@ class Machine:
         rows: list[list[Cell]] = []
         reasons: list[list[str | None]] = []
         holds: list[Hold] = []
+        holds_reasons: list[str | None] = []
         for number, slot in enumerate(self._slots):
             values, why = self._row(slot)
             rows.append(values)
             reasons.append(why)
-            if values and not slot.late and not self._opening:
+            unread = self._unread(slot)
+            holds_reasons.append(unread or slot.collector.holds_reason)
+            if unread is None:
                 holds += [Hold(number, pid, used) for pid, used in slot.collector.holds]
         self._watch_death()
         self._watch_mig()
@@ -132,6 +135,7 @@ class Machine:
             gpu_reasons=reasons,
             host=list(self._host.values),
             host_reasons=list(self._host.reasons),
+            holds_reasons=holds_reasons,
             processes=_processes(readings, [hold for hold in holds if hold.pid in shown]),
             process_reasons=[reading.reasons for reading in readings],
         )
@@ -182,15 +186,14 @@ class Machine:
 
     def _row(self, slot: _Slot) -> tuple[list[Cell], list[str | None]]:
         """One GPU's values and reasons."""
-        if self._opening:
-            return [None] * _WIDTH, ["gpu_lost" if slot.lost else "driver_error"] * _WIDTH
         late = slot.worker.busy
-        if late != slot.late:
+        if late != slot.late and not self._opening:
             slot.late = late
             text = "does not answer in time" if late else "answers again"
             self._happen("driver", slot.facts.uuid, f"The driver {text} for GPU {slot.facts.index}.")
-        if late:
-            return [None] * _WIDTH, ["timeout"] * _WIDTH
+        unread = self._unread(slot)
+        if unread is not None:
+            return [None] * _WIDTH, [unread] * _WIDTH
         collector = slot.collector
         lost = collector.reasons[XID_POSITION] == "gpu_lost"
         if lost != slot.lost:
@@ -202,6 +205,12 @@ class Machine:
             else:
                 self._happen("gpu_back", slot.facts.uuid, f"GPU {slot.facts.index} answers again.")
         return list(collector.values), list(collector.reasons)
+
+    def _unread(self, slot: _Slot) -> str | None:
+        """Why nothing of this GPU is known in this tick, its processes least of all; None where its collector says."""
+        if self._opening:
+            return "gpu_lost" if slot.lost else "driver_error"
+        return "timeout" if slot.late else None
 
     def _watch_death(self) -> None:
         """Open the driver anew when no GPU has answered anything for a while, though none is called lost or late."""

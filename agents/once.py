@@ -11,7 +11,7 @@ from agents.device import DRIVER_STATES
 from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
 from agents.source import GPU, HOST, PROCESS, Tick
-from wire.messages import Cell
+from wire.messages import PROCESSES, Cell
 
 INTERVAL_S: Final = 1.0
 """Means need two samples; the first one is thrown away."""
@@ -57,9 +57,11 @@ def as_dict(node: str, t: float, machine: Machine, tick: Tick) -> dict[str, Any]
                 "index": facts.index,
                 "uuid": facts.uuid,
                 "name": facts.name,
-                **_named(GPU, [column[number] for column in tick.gpu], reasons),
+                **_named((*GPU, PROCESSES), [*(column[number] for column in tick.gpu), None], [*reasons, holds]),
             }
-            for number, (facts, reasons) in enumerate(zip(machine.inventory.gpus, tick.gpu_reasons, strict=True))
+            for number, (facts, reasons, holds) in enumerate(
+                zip(machine.inventory.gpus, tick.gpu_reasons, tick.holds_reasons, strict=True)
+            )
         ],
         "processes": [
             {

@@ -49,8 +49,10 @@ def sample(machine: Machine, tick: Tick, t: float) -> Sample:
     gpus: list[dict[str, Any]] = []
     for number, facts in enumerate(machine.inventory.gpus):
         readings = named("gpu", GPU, [column[number] for column in tick.gpu])
-        pids = {str(hold.pid): hold.mem_bytes for hold in holds if hold.gpu == number}
-        gpus.append({"index": facts.index, **readings, "pids": pids})
+        gpu = {"index": facts.index, **readings}
+        if tick.holds_reasons[number] is None:
+            gpu["pids"] = {str(hold.pid): hold.mem_bytes for hold in holds if hold.gpu == number}
+        gpus.append(gpu)
     processes = tick.processes
     host = named("host", HOST, tick.host)
     if machine.per_core_pct is not None:

@@ -70,6 +70,7 @@ class _Second(Struct):
     host: list[Cell]
     host_reasons: list[str | None]
     processes: dict[int, _Process]
+    holds_reasons: list[str | None]
 
 
 def nodes(paths: Sequence[Path], gpus: int | None = None, speed: float = 1.0, run: int = 0) -> list[tuple[str, "ReplayNode"]]:
@@ -211,6 +212,7 @@ class ReplayNode:
             gpu_reasons=[second.gpu_reasons[g] for _, g in copies],
             host=host,
             host_reasons=second.host_reasons,
+            holds_reasons=[second.holds_reasons[g] for _, g in copies],
             processes=self._processes(second, loops),
         )
 
@@ -324,7 +326,9 @@ def _second(played: Recording, samples: list[Sample], gpus: int) -> _Second:
         rows.append(values)
         reasons.append(why)
     host, host_reasons = _host(samples)
-    return _Second(rows, reasons, host, host_reasons, _held(samples))
+    told = [isinstance(gpu.get("pids"), dict) for gpu in samples[-1].gpus]
+    unknown = [None if number < len(told) and told[number] else "not_recorded" for number in range(gpus)]
+    return _Second(rows, reasons, host, host_reasons, _held(samples), unknown)
 
 
 def _host(samples: list[Sample]) -> tuple[list[Cell], list[str | None]]:

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 from msgspec import Struct, field
 
 from agents.device import DeviceEvent
-from wire.messages import AbsentChange, Cell, GpuFacts, Hello, HostFacts, Processes, schema_id
+from wire.messages import PROCESSES, AbsentChange, Cell, GpuFacts, Hello, HostFacts, Processes, schema_id
 from wire.metrics import sent
 
 GPU: Final = tuple(metric.name for metric in sent("gpu"))
@@ -40,13 +40,17 @@ class Inventory(Struct, frozen=True):
 
 
 class Tick(Struct):
-    """One second of one node. `gpu[m][g]` and `gpu_reasons[g][m]`: metric m of GPU, GPU g; exactly one is None."""
+    """One second of one node. `gpu[m][g]` and `gpu_reasons[g][m]`: metric m of GPU, GPU g; exactly one is None.
+
+    `holds_reasons[g]` says why nobody knows who holds GPU g; None, or no entry: `processes` tells.
+    """
 
     gpu: list[list[Cell]]
     gpu_reasons: list[list[str | None]]
     host: list[Cell]
     host_reasons: list[str | None]
     processes: Processes = field(default_factory=Processes)
+    holds_reasons: list[str | None] = field(default_factory=list)
     process_reasons: list[list[str | None]] = field(default_factory=list)  # [process][metric], for people alone
 
 
@@ -77,6 +81,7 @@ class Absences:
 
     def __init__(self) -> None:
         self._gpu: list[list[str | None]] = []
+        self._holds: list[str | None] = []
         self._host: list[str | None] = [None] * len(HOST)
 
     def changes(self, tick: Tick) -> list[AbsentChange]:
@@ -84,18 +89,28 @@ class Absences:
         found: list[AbsentChange] = []
         while len(self._gpu) < len(tick.gpu_reasons):
             self._gpu.append([None] * len(GPU))
+        self._holds += [None] * (len(tick.holds_reasons) - len(self._holds))
         for number, reasons in enumerate(tick.gpu_reasons):
             if reasons != self._gpu[number]:
                 found += _changes(number, GPU, self._gpu[number], reasons)
                 self._gpu[number] = list(reasons)
+        for number, reason in enumerate(tick.holds_reasons):
+            if reason != self._holds[number]:
+                found.append(AbsentChange(number, PROCESSES, reason))
+                self._holds[number] = reason
         if tick.host_reasons != self._host:
             found += _changes(ALL_GPUS, HOST, self._host, tick.host_reasons)
             self._host = list(tick.host_reasons)
         return found
 
     def reset(self) -> None:
-        """Tell everything again with the next tick: what was told may not have arrived."""
-        self.__init__()  # type: ignore[misc]
+        """Tell everything again with the next tick: what was told may not have arrived.
+
+        A metric that is back is known by its value. Processes may be back and none, so their return is told again as well.
+        """
+        self._gpu = []
+        self._holds = ["untold"] * len(self._holds)
+        self._host = [None] * len(HOST)
 
 
 def _changes(gpu: int, names: tuple[str, ...], before: list[str | None], now: list[str | None]) -> list[AbsentChange]:

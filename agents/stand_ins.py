@@ -50,7 +50,7 @@ class StandIns:
         known = [one for one in sample.processes if len(one) > 2]  # more than a pid and a name could be read
         return structs.replace(
             sample,
-            gpus=tuple({**gpu, "pids": replaced.get(gpu["index"], gpu["pids"])} for gpu in sample.gpus),
+            gpus=tuple({**gpu, "pids": replaced[gpu["index"]]} if gpu["index"] in replaced else gpu for gpu in sample.gpus),
             processes=(
                 *known,
                 *({"pid": one.pid, "name": one.name, **recorder.named("process", PROCESS, one.values)} for one in readings),
@@ -64,7 +64,7 @@ class StandIns:
     @staticmethod
     def _is_seen(sample: Sample, gpu: dict[str, Any]) -> bool:
         readable = {one["pid"] for one in sample.processes if len(one) > 2}
-        return any(int(pid) in readable for pid in gpu["pids"])
+        return any(int(pid) in readable for pid in gpu.get("pids", ()))
 
     def _gpu_users(self) -> list[int]:
         """The command and its descendants that have a GPU open, in the order of their pids."""
@@ -104,9 +104,10 @@ class StandIns:
 
 def _paired(gpu: dict[str, Any], number: int, strange: list[dict[str, Any]], users: list[int]) -> dict[str, int | None]:
     """Who holds `gpu`: one process a GPU where there are as many of each, else all of them on each."""
-    sizes = sorted((size for size in gpu["pids"].values() if size is not None), reverse=True)
+    pids = gpu.get("pids", {})
+    sizes = sorted((size for size in pids.values() if size is not None), reverse=True)
     if len(users) == len(strange):
         return {str(users[number]): sum(sizes) if sizes else None}
-    if len(users) == len(gpu["pids"]):
-        return {str(user): gpu["pids"][pid] for user, pid in zip(users, sorted(gpu["pids"], key=int), strict=True)}
+    if len(users) == len(pids):
+        return {str(user): pids[pid] for user, pid in zip(users, sorted(pids, key=int), strict=True)}
     return {str(user): None for user in users}

@@ -14,6 +14,9 @@ from wire.metrics import Number
 
 PROTOCOL_VERSION = 1
 
+PROCESSES = "processes"
+"""In AbsentChange beside the registry's names: who holds the GPU could not be asked."""
+
 Cell: TypeAlias = int | float | None
 
 
@@ -65,7 +68,10 @@ class Hello(Struct, frozen=True, kw_only=True, tag="hello", tag_field="type"):
 
 
 class AbsentChange(Struct, frozen=True, array_like=True):
-    """From this batch on, `metric` of this GPU (-1: the host) is absent for `reason`; None: it is back."""
+    """From this batch on, `metric` of this GPU (-1: the host) is absent for `reason`; None: it is back.
+
+    `PROCESSES` stands for the list of the processes that hold the GPU: while it is absent, no hold does not mean nobody.
+    """
 
     gpu: int
     metric: str

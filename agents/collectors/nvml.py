@@ -39,7 +39,10 @@ class _Call:
 
 
 class GpuCollector:
-    """Reads one GPU. `values[i]` and `reasons[i]` belong to GPU_METRICS[i]; exactly one of them is None."""
+    """Reads one GPU. `values[i]` and `reasons[i]` belong to GPU_METRICS[i]; exactly one of them is None.
+
+    `holds` are its processes; where `holds_reason` is not None they could not be listed, which is not "none".
+    """
 
     def __init__(self, device: GpuDevice, slow_s: float = SLOW_S) -> None:
         self.device = device
@@ -47,7 +50,7 @@ class GpuCollector:
         self.values: list[Cell] = [None] * len(GPU_METRICS)
         self.reasons: list[str | None] = ["no_previous"] * len(GPU_METRICS)
         self.holds: list[tuple[int, int | None]] = []
-        self.holds_reason: str | None = None
+        self.holds_reason: str | None = "no_previous"
         self.xids = 0
         self.answered = False  # in the last tick the device answered at least one question
         self._slow_at = float("-inf")

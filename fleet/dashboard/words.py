@@ -201,9 +201,14 @@ SHORT: Final = {
 """Column heads where the full label would not fit; the full one is the title."""
 
 
+ABSENT_TOO: Final = {"gpu.processes": _("Processes that hold a GPU")}
+"""What an absence may name beside the metrics of the registry."""
+
+
 def metric(name: str, scope: str = "gpu") -> str:
-    """The metric's label, or its name where the registry has none."""
-    return str(METRIC.get(f"{scope}.{name}", name))
+    """The metric's label, or its name where nobody gave it one."""
+    key = f"{scope}.{name}"
+    return str(METRIC.get(key) or ABSENT_TOO.get(key, name))
 
 
 FEATURE: Final = {

@@ -1,6 +1,8 @@
 """Absences as state intervals: opened and closed when they change, never a row for each sample.
 
-Two sources: what agents declare (`Batch.absent`), and what the value gate refused (`out_of_range`).
+Two sources: what agents declare (`Batch.absent`), which lasts until they say that it is back or send a value, and what
+the value gate refused (`out_of_range`), which ends when nothing was refused for a while. An agent's own gate uses the
+same reason, so each row says which of the two it is.
 """
 
 from collections.abc import Iterable
@@ -12,10 +14,11 @@ from django.db import transaction
 
 from fleet.ingest.columns import Accepted, Chunk
 from fleet.inventory.models import Absence, Gpu, Node
+from wire.messages import PROCESSES
 
 REFUSED: Final = "out_of_range"
 CLOSES_AFTER_S: Final = 60.0
-"""A refused value's absence ends when none was refused for so long; one bad sample is one short row."""
+"""A value's absence that the server refused ends when none was refused for so long; one bad sample is one short row."""
 
 Key = tuple[int, int | None, str]
 
@@ -26,6 +29,7 @@ class _Open:
     reason: str
     last: float
     row: int
+    refused: bool
 
 
 @dataclass(slots=True)
@@ -60,7 +64,7 @@ class AbsenceBook:
                     if known is not None:
                         known.last = max(known.last, bad.t)
                     else:
-                        self._open(key, bad.t, REFUSED)
+                        self._open(key, bad.t, REFUSED, refused=True)
                 for key, last in ends:
                     self._close(key, last + 1)
         except Exception:
@@ -76,14 +80,16 @@ class AbsenceBook:
         # A boot's first batch names everything that is absent; what an earlier boot lacked and this one does not is back.
         # So is what has a value here: the batch that said so was lost on the way, as agents drop some when their disk is full.
         names_all = session.is_first and batch.seq == 0
-        for key in list(self._of(session.node)):
-            if key not in named and (names_all or _has_value(one, key)):
+        for key, open_one in self._of(session.node).items():
+            if key not in named and not open_one.refused and (names_all or _has_value(one, key)):
                 named[key] = None
         for key, reason in named.items():
             if batch.t < self._changed_at.get(key, 0.0):
                 continue
             known = self._of(session.node).get(key)
-            if (known.reason if known else None) == reason:
+            if known is not None and known.refused and reason is None:
+                continue  # the agent does not know of it
+            if (known.reason if known and not known.refused else None) == reason:
                 continue
             if known is not None:
                 self._close(key, batch.t)
@@ -97,14 +103,14 @@ class AbsenceBook:
             known = self._nodes[node] = {}
             for row in Absence.objects.filter(node_id=node, until=None):
                 key = (node, row.gpu_id, row.metric)
-                known[key] = _Open(row.since.timestamp(), row.reason, row.since.timestamp(), row.pk)
+                known[key] = _Open(row.since.timestamp(), row.reason, row.since.timestamp(), row.pk, row.refused)
                 self._changed_at[key] = row.since.timestamp()
         return known
 
-    def _open(self, key: Key, t: float, reason: str) -> None:
+    def _open(self, key: Key, t: float, reason: str, *, refused: bool = False) -> None:
         node, gpu, metric = key
-        row = Absence.objects.create(node_id=node, gpu_id=gpu, metric=metric, reason=reason, since=_moment(t))
-        self._of(node)[key] = _Open(t, reason, t, row.pk)
+        row = Absence.objects.create(node_id=node, gpu_id=gpu, metric=metric, reason=reason, refused=refused, since=_moment(t))
+        self._of(node)[key] = _Open(t, reason, t, row.pk, refused)
 
     def _close(self, key: Key, t: float) -> None:
         known = self._of(key[0]).pop(key)
@@ -115,7 +121,7 @@ class AbsenceBook:
             (key, known.last)
             for opened in self._nodes.values()
             for key, known in opened.items()
-            if known.reason == REFUSED and now - known.last > CLOSES_AFTER_S
+            if known.refused and now - known.last > CLOSES_AFTER_S
         ]
 
 
@@ -123,6 +129,8 @@ def _has_value(one: Accepted, key: Key) -> bool:
     """True when the batch has a value where this absence says there is none."""
     session, batch = one.session, one.batch
     _, gpu, metric = key
+    if metric == PROCESSES:
+        return any(session.gpus[hold.gpu] == gpu for hold in batch.processes.holds)
     names = session.layout.host if gpu is None else session.layout.gpu
     if metric not in names:
         return False

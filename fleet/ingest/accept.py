@@ -17,7 +17,7 @@ from fleet.accounts.models import node_name
 from fleet.ingest.outbox import Outbox
 from wire import metrics
 from wire.codec import WireError
-from wire.messages import PROTOCOL_VERSION, Batch, Event, GpuFacts, Hello, schema_id
+from wire.messages import PROCESSES, PROTOCOL_VERSION, Batch, Event, GpuFacts, Hello, schema_id
 from wire.metrics import Scope
 
 MAX_GPUS: Final = 256
@@ -37,6 +37,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAMES: Final[dict[Scope, frozenset[str]]] = {
     scope: frozenset(metric.name for metric in metrics.of(scope)) for scope in ("gpu", "host", "process")
 }
+_ABSENT: Final = {"gpu": _NAMES["gpu"] | {PROCESSES}, "host": _NAMES["host"]}
+"""What a batch may call absent."""
 _SENT: Final[dict[Scope, frozenset[str]]] = {
     scope: frozenset(metric.name for metric in metrics.sent(scope)) for scope in ("gpu", "host", "process")
 }
@@ -157,8 +159,9 @@ def check_batch(batch: Batch, session: Session, received: float) -> None:
     if batch.processes.pid or batch.processes.holds or batch.processes.values:
         _check_processes(batch, layout, gpus)
     for change in batch.absent:
-        names = _NAMES["host" if change.gpu == -1 else "gpu"]
-        if not -1 <= change.gpu < gpus or change.metric not in names or not _REASON.fullmatch(change.reason or "back"):
+        names = _ABSENT["host" if change.gpu == -1 else "gpu"]
+        reason = "back" if change.reason is None else change.reason
+        if not -1 <= change.gpu < gpus or change.metric not in names or not _REASON.fullmatch(reason):
             raise WireError("wrong_shape", f"absent: GPU {change.gpu}, {clean(change.metric, 40)!r}", batch.seq)
 
 

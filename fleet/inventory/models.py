@@ -71,12 +71,16 @@ class Gpu(models.Model):
 
 
 class Absence(models.Model):
-    """From `since` to `until` a metric had no value, for `reason`; `until` is null while it lasts."""
+    """From `since` to `until` a metric had no value, for `reason`; `until` is null while it lasts.
+
+    The metric `processes` stands for the list of who holds the GPU: while it is absent, nobody knows whether a job is over.
+    """
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="absences")
     gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, null=True, blank=True, related_name="absences")
     metric = models.CharField(max_length=60)
     reason = models.CharField(max_length=30)
+    refused = models.BooleanField(default=False, help_text="The server refused the values that came; else the agent says so.")
     since = models.DateTimeField()
     until = models.DateTimeField(null=True, blank=True)
 

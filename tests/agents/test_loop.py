@@ -4,7 +4,7 @@ import asyncio
 
 from agents.device import DeviceEvent
 from agents.loop import NodeLoop, run
-from agents.source import GPU, HOST, Inventory, Tick
+from agents.source import GPU, HOST, Absences, Inventory, Tick
 from agents.spool import BATCH, EVENT, Spool
 from wire.codec import decode_from_agent
 from wire.messages import AbsentChange, Batch, Event, GpuFacts, HostFacts
@@ -37,6 +37,7 @@ class Given:
     def __init__(self, gpus: int = 1) -> None:
         self.inventory = Inventory(HostFacts(), tuple(GpuFacts(index=i, uuid=f"GPU-{i}", name="g") for i in range(gpus)))
         self.gpu_reasons: list[list[str | None]] = [[None] * len(GPU) for _ in range(gpus)]
+        self.holds_reasons: list[str | None] = [None] * gpus
         self.host_reasons: list[str | None] = [None] * len(HOST)
         self.happened: list[DeviceEvent] = []
 
@@ -47,6 +48,7 @@ class Given:
             gpu_reasons=[list(row) for row in self.gpu_reasons],
             host=[1.0] * len(HOST),
             host_reasons=list(self.host_reasons),
+            holds_reasons=list(self.holds_reasons),
         )
 
     def events(self) -> list[DeviceEvent]:
@@ -126,6 +128,33 @@ async def test_reasons_travel_once_when_they_change() -> None:
         [],
         [AbsentChange(0, GPU[3], None)],
     ]
+
+
+async def test_processes_that_cannot_be_listed_are_told_as_absent() -> None:
+    """An empty list is "nobody"; without the reason a hung driver would end the job that runs."""
+    source, spool = Given(gpus=2), Spool()
+    node = NodeLoop("n", source, spool, None, Hand())
+    for t, reason in ((1.0, None), (2.0, "timeout"), (3.0, "timeout"), (4.0, None)):
+        source.holds_reasons[1] = reason
+        await node.tick(t)
+
+    assert [batch.absent for batch in batches(spool)] == [
+        [],
+        [AbsentChange(1, "processes", "timeout")],
+        [],
+        [AbsentChange(1, "processes", None)],
+    ]
+
+
+async def test_what_may_not_have_arrived_is_told_again() -> None:
+    """A lost batch may have said that processes can be listed again; no value would ever say so of a GPU that nobody holds."""
+    source, absences = Given(gpus=2), Absences()
+    source.gpu_reasons[0][3] = source.holds_reasons[0] = "timeout"
+    told = absences.changes(await source.collect())
+    absences.reset()
+
+    assert told == [AbsentChange(0, GPU[3], "timeout"), AbsentChange(0, "processes", "timeout")]
+    assert absences.changes(await source.collect()) == [*told, AbsentChange(1, "processes", None)]
 
 
 async def test_another_inventory_is_another_boot() -> None:

@@ -184,6 +184,34 @@ async def test_an_xid_is_an_event_at_once_and_counts() -> None:
     await machine.close()
 
 
+async def test_who_holds_a_gpu_that_cannot_be_asked_is_unknown_not_nobody() -> None:
+    """A list that is refused and a driver that hangs have a reason each; other GPUs' holders are told all the while."""
+    nvml = FakeNvml()
+    machine = Machine(NvmlDriver(nvml), deadline_s=0.1)
+    tick = await machine.collect()
+    assert tick.holds_reasons == [None, None]
+
+    listed = nvml.gpus[0]["processes"]
+    nvml.gpus[0]["processes"] = {"error": pynvml.NVML_ERROR_NO_PERMISSION}
+    tick = await machine.collect()
+    assert (tick.holds_reasons, tick.processes.holds) == (["not_permitted", None], [])
+    nvml.gpus[0]["processes"] = listed
+    release = nvml.hang(1)
+    tick = await machine.collect()
+    assert tick.holds_reasons == [None, "timeout"]
+    assert [hold.gpu for hold in tick.processes.holds] == [0]
+
+    release.set()
+    while hangs(machine):
+        await asyncio.sleep(0.01)
+    tick = await machine.collect()
+    assert tick.holds_reasons == [None, None]
+    nvml.fail(0, pynvml.NVML_ERROR_GPU_IS_LOST)
+    tick = await machine.collect()
+    assert tick.holds_reasons == ["gpu_lost", None]
+    await machine.close()
+
+
 def gpm(tick: Tick, gpu: int) -> dict[str, str | None]:
     """Why the profiling metrics of one GPU are absent, by metric."""
     names = {metric.name for metric in of("gpu") if isinstance(metric.source, Gpm)}

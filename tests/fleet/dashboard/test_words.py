@@ -7,12 +7,15 @@ from advisor.rule import load
 from fleet.dashboard import words
 from fleet.findings.models import ADVICE, CONDITIONS
 from wire.codec import CODES
+from wire.messages import PROCESSES
 from wire.metrics import METRICS, REASONS
 
 
 def test_every_metric_has_a_label() -> None:
     """A metric that is added to the registry is named on the pages too, and no label outlives its metric."""
     assert set(words.METRIC) == {metric.key for metric in METRICS}
+    assert set(words.ABSENT_TOO) == {f"gpu.{PROCESSES}"}
+    assert words.metric(PROCESSES) == "Processes that hold a GPU"
 
 
 def test_every_slug_has_a_word() -> None:

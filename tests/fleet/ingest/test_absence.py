@@ -1,0 +1,137 @@
+"""Absences as rows: what agents say lasts until they say otherwise, what the server refused ends by itself."""
+
+import pytest
+
+from fleet.ingest.absence import CLOSES_AFTER_S, AbsenceBook
+from fleet.ingest.accept import Session, check_batch, check_hello
+from fleet.ingest.columns import Accepted, gather
+from fleet.ingest.outbox import Outbox
+from fleet.ingest.window import Ring
+from fleet.inventory.models import Absence, Gpu, Node
+from tests.speaking import batch, hello
+from wire.codec import WireError
+from wire.messages import AbsentChange, Batch, Hold, Processes
+
+pytestmark = pytest.mark.django_db
+
+T = 1_750_000_000.0
+
+
+async def nobody(message: object) -> None:
+    """Nobody listens to the acks."""
+
+
+class Node1:
+    """A node with two GPUs whose batches go straight to the book."""
+
+    def __init__(self) -> None:
+        self.said = hello("n")
+        row = Node.objects.create(name="n")
+        self.gpus = tuple(Gpu.objects.create(node=row, uuid=f"GPU-n-{n}", index=n, model="H200").pk for n in (0, 1))
+        self.session = Session(
+            node=row.pk,
+            node_name="n",
+            boot="boot-1",
+            layout=check_hello(self.said, "n"),
+            gpus=self.gpus,
+            gpu_by_uuid={},
+            outbox=Outbox(nobody),
+        )
+        self.book = AbsenceBook()
+        self.seq = 0
+
+    def says(self, at: float, power_w: float | None = None, *absent: AbsentChange, holds: tuple[Hold, ...] = ()) -> None:
+        """One batch, `at` seconds after T."""
+        processes = Processes(holds=list(holds))
+        made = batch(self.said, self.seq, T + at, {"power_w": power_w}, absent=list(absent), processes=processes)
+        self.seq += 1
+        check_batch(made, self.session, T + at)
+        self.take(made)
+
+    def take(self, made: Batch) -> None:
+        """One batch into the book."""
+        self.book.apply([gather([Accepted(self.session, made, made.t, 100)], Ring())])
+
+    def rows(self) -> list[tuple[str, str, int, float | None]]:
+        """Metric, reason, place of the GPU, and seconds after T at which it ended."""
+        return [
+            (row.metric, row.reason, self.gpus.index(row.gpu_id or 0), None if row.until is None else row.until.timestamp() - T)
+            for row in Absence.objects.order_by("since", "pk")
+        ]
+
+
+@pytest.fixture
+def node() -> Node1:
+    """A node with two GPUs."""
+    return Node1()
+
+
+def test_what_an_agent_calls_impossible_stays_absent_until_it_is_back(node: Node1) -> None:
+    """Its gate has the same reason as the server's and says so once: silence is no end of it, not even over a restart."""
+    node.says(0, None, AbsentChange(0, "power_w", "out_of_range"))
+    for at in range(1, 3 * int(CLOSES_AFTER_S), 10):
+        node.says(at)
+    node.book = AbsenceBook()
+    node.says(200, None, AbsentChange(1, "fp64_active", "unsupported"))
+    node.says(300)
+
+    assert node.rows() == [("power_w", "out_of_range", 0, None), ("fp64_active", "unsupported", 1, None)]
+    node.says(310, 250.0, AbsentChange(0, "power_w", None))
+    assert node.rows()[0] == ("power_w", "out_of_range", 0, 310.0)
+
+
+def test_what_the_server_refused_ends_when_nothing_was_refused_for_a_while(node: Node1) -> None:
+    """One bad value is one short row, even when the server starts anew in between."""
+    node.says(0, 1e9)
+    node.book = AbsenceBook()
+    node.says(5, 250.0, AbsentChange(1, "fp64_active", "unsupported"))
+    assert node.rows()[:2] == [("power_w", "out_of_range", 0, None), ("power_w", "out_of_range", 1, None)]
+    node.says(CLOSES_AFTER_S + 2, 250.0)
+
+    assert node.rows()[:2] == [("power_w", "out_of_range", 0, 1.0), ("power_w", "out_of_range", 1, 1.0)]
+
+
+def test_a_value_that_is_still_impossible_is_one_row(node: Node1) -> None:
+    """A batch that tells of another absence does not end it: the value that it brings was refused as well."""
+    node.says(0, 1e9)
+    node.says(1, 1e9, AbsentChange(0, "fp64_active", "unsupported"))
+
+    assert [row for row in node.rows() if row[0] == "power_w"] == [("power_w", "out_of_range", n, None) for n in (0, 1)]
+
+
+def test_an_agent_that_learns_of_it_takes_the_absence_over(node: Node1) -> None:
+    """What the server refused and the agent then calls absent lasts until the agent says that it is back."""
+    node.says(0, 1e9)
+    node.says(1, None, AbsentChange(0, "power_w", "out_of_range"), AbsentChange(1, "power_w", "timeout"))
+    node.says(2 * CLOSES_AFTER_S)
+
+    assert node.rows()[2:] == [("power_w", "out_of_range", 0, None), ("power_w", "timeout", 1, None)]
+
+
+def test_processes_that_cannot_be_listed_are_an_absence(node: Node1) -> None:
+    """Its own row for each GPU, from the batch that said so until the one that says that they are back."""
+    node.says(0, 1.0, AbsentChange(1, "processes", "timeout"))
+    node.says(1, 1.0, AbsentChange(0, "fp64_active", "unsupported"), holds=(Hold(0, 7, None),))
+    assert node.rows()[0] == ("processes", "timeout", 1, None)
+    node.says(9, 1.0, AbsentChange(1, "processes", None))
+
+    assert node.rows()[0] == ("processes", "timeout", 1, 9.0)
+
+
+def test_a_holder_is_the_end_of_an_absence_of_processes_whose_end_was_lost(node: Node1) -> None:
+    """As a value is for a metric."""
+    node.says(0, 1.0, AbsentChange(0, "processes", "timeout"), AbsentChange(1, "processes", "timeout"))
+    node.says(5, 1.0, AbsentChange(0, "fp64_active", "unsupported"), holds=(Hold(1, 7, None),))
+
+    assert node.rows()[:2] == [("processes", "timeout", 0, None), ("processes", "timeout", 1, 5.0)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [AbsentChange(-1, "processes", "timeout"), AbsentChange(0, "processes", "?"), AbsentChange(0, "power_w", ""),
+     AbsentChange(0, "process", "timeout"), AbsentChange(0, "cpu_busy_cores", "timeout")],
+)  # fmt: skip
+def test_other_names_and_reasons_are_refused(node: Node1, change: AbsentChange) -> None:
+    """Registry names of the scope, and `processes` for a GPU; an empty reason is none."""
+    with pytest.raises(WireError, match="wrong_shape"):
+        node.says(0, 1.0, change)
