@@ -63,7 +63,7 @@ def evaluate(rules: Sequence[Rule], frames: Frames, open_fingerprints: Collectio
 def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str]) -> tuple[list[_Fired], list[NotEvaluated]]:
     """The rows of `frame` on which `rule` fires, and those it cannot judge."""
     key = KEYS[rule.scope]
-    frame = _in_gigabytes(rule, frame)
+    frame = _in_larger_units(rule, frame)
     have = set(frame.columns)
     wanted = _columns(rule)
     blank = [pl.lit(None).alias(name) for name in sorted(wanted | _roots(rule)) if name not in have]
@@ -101,10 +101,18 @@ def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str]) -> tuple[li
     return [_Fired(rule, row, frozenset(row.get("members") or [row["_key"]])) for row in rows.iter_rows(named=True)], gaps
 
 
-def _in_gigabytes(rule: Rule, frame: pl.DataFrame) -> pl.DataFrame:
-    """`frame` with the features that texts of `rule` ask for in GB: `x_gb` of `x_bytes`, `x_gb_per_s` of `x_bytes_per_s`."""
-    asked = {name: name.replace("_gb", "_bytes") for name in _columns(rule) if name.endswith(("_gb", "_gb_per_s"))}
-    return frame.with_columns(**{name: pl.col(source) / 1e9 for name, source in asked.items() if source in frame.columns})
+def _in_larger_units(rule: Rule, frame: pl.DataFrame) -> pl.DataFrame:
+    """`frame` with what texts of `rule` ask for in larger units: `x_gib` of `x_bytes` (memory), `x_gb_per_s` of `x_bytes_per_s`."""
+    units = {"_gib": ("_bytes", 1 << 30), "_gb_per_s": ("_bytes_per_s", 1e9)}
+    asked = {
+        name: (name.removesuffix(end) + source, size)
+        for name in _columns(rule)
+        for end, (source, size) in units.items()
+        if name.endswith(end)
+    }
+    return frame.with_columns(
+        **{name: pl.col(source) / size for name, (source, size) in asked.items() if source in frame.columns}
+    )
 
 
 def _columns(rule: Rule) -> set[str]:

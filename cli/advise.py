@@ -103,11 +103,11 @@ def _evidence(line: "Evidence") -> str:
     return f"{line.name} {value}{passed}"
 
 
-_SCALES = {"bytes": (1e9, " GB"), "bytes_per_second": (1e9, " GB/s"), "percent": (1, " %")}
+_SCALES = {"bytes": (1 << 30, " GiB"), "bytes_per_second": (1e9, " GB/s"), "percent": (1, " %")}
 _SYMBOLS = {"watts": " W", "celsius": " °C", "megahertz": " MHz", "seconds": " s"}
 
 
 def _reading(value: float, unit: str) -> str:
-    """`value` as a person writes it: bytes in GB, everything else to four digits with its symbol."""
+    """`value` as a person writes it: bytes in GiB, everything else to four digits with its symbol."""
     scale, symbol = _SCALES.get(unit, (1, _SYMBOLS.get(unit, "")))
     return f"{value / scale:.4g}{symbol}"

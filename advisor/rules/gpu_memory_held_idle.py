@@ -25,7 +25,7 @@ RULE = Rule(
     unless=c.free,
     title=_("GPU memory is held by a process that does nothing"),
     summary=_(
-        "Process {pid} holds {held_gb:.1f} GB of this GPU's memory; the compute engine was active {busy:.1%} of the time and"
+        "Process {pid} holds {held_gib:.1f} GiB of this GPU's memory; the compute engine was active {busy:.1%} of the time and"
         " the process used {main_cores:.2f} cores. Nobody else can use that memory."
     ),
     evidence=(

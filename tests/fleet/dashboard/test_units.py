@@ -1,13 +1,17 @@
 """The unit filters."""
 
 import math
+import re
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.rule import load
+from fleet.dashboard.charts import FORMS
 from fleet.dashboard.templatetags import units
+from fleet.findings.content import sentence
 from wire.metrics import METRICS
 
 NB = "\u00a0"
@@ -71,6 +75,19 @@ def test_it_writes_times_in_utc_and_says_so() -> None:
     assert units.utc(at) == units.utc(at.timestamp()) == "2026-11-30 02:34:10 UTC"
     assert units.iso(at) == "2026-11-30T02:34:10+00:00"
     assert (units.utc(None), units.iso(None)) == ("–", "")
+
+
+def test_memory_has_one_unit_in_prose_tables_and_charts() -> None:
+    """`65.0 GB` in a sentence above `60.5 GiB` in a table would be two amounts."""
+    held = 65.0e9
+    rule = next(rule for rule in load() if rule.id == "gpu-memory-held-idle")
+    told = sentence({"id": rule.summary, "params": {"held_gib": held / (1 << 30)}})
+    texts = [text for rule in load() for text in (rule.title, rule.summary, rule.risk, rule.rollback, rule.verify)]
+
+    assert "60.5 GiB" in told
+    assert units.reading(held, "bytes").replace(NB, " ") == "60.5 GiB"
+    assert (FORMS["bytes"].scale, FORMS["bytes"].suffix) == (1 / (1 << 30), " GiB")
+    assert [text for text in texts if re.search(r"_gb\b(?!_per_s)|\bGB(?!/s)", text)] == []
 
 
 def test_it_writes_a_gain_with_two_significant_digits() -> None:
