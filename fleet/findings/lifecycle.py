@@ -141,16 +141,21 @@ def end(fingerprint: str, at: datetime, note: str) -> bool:
 
 
 def advise_transition(finding: Finding, after: str, user: User | None, note: str = "") -> Transition:
-    """Move the advice to `after` on a person's word; MoveError when it cannot go there, or somebody moved it first."""
+    """Move the advice to `after` on a person's word.
+
+    MoveError when the finding has ended, the advice cannot go there, or somebody moved it first.
+    """
     before = finding.advice
+    if finding.resolved_at is not None:
+        raise MoveError(f"The finding has ended; its advice stays {before}.")
     allowed = MOVES.get(before, ())
     if after not in allowed:
         raise MoveError(
             f"The advice is {before}; it can become {' or '.join(allowed)}." if allowed else f"The advice is {before}."
         )
     with transaction.atomic():
-        if not Finding.objects.filter(pk=finding.pk, advice=before).update(advice=after):
-            raise MoveError("Somebody else changed the advice meanwhile; look again.")
+        if not Finding.objects.filter(pk=finding.pk, advice=before, resolved_at=None).update(advice=after):
+            raise MoveError("Somebody else changed the advice meanwhile, or the finding ended; look again.")
         written = Transition.objects.create(
             finding=finding, axis="advice", before=before, after=after, at=timezone.now(), by=user, note=note[:500]
         )

@@ -124,6 +124,16 @@ def test_a_move_that_is_not_legal_is_a_conflict(alice: APIClient) -> None:
     assert answer.json() == {"detail": "The advice is applied."}
 
 
+def test_the_advice_of_a_finding_that_has_ended_is_not_moved(alice: APIClient) -> None:
+    """409, as the page refuses it too."""
+    row = make()
+    Finding.objects.update(condition="resolved", resolved_at=timezone.now())
+    answer = alice.post(f"/api/v1/findings/{row.pk}/transitions/", {"after": "accepted"}, format="json")
+
+    assert answer.status_code == 409
+    assert answer.json() == {"detail": "The finding has ended; its advice stays proposed."}
+
+
 @pytest.mark.parametrize("body", [{}, {"after": "helped"}, {"after": "fixed"}, {"after": "accepted", "note": "x" * 501}, []])
 def test_a_move_that_makes_no_sense_is_bad_input(alice: APIClient, body: object) -> None:
     """Verdicts are measured and cannot be posted."""

@@ -318,3 +318,19 @@ def test_of_two_people_who_move_at_once_one_is_told() -> None:
 
     with pytest.raises(MoveError, match="Somebody else"):
         advise_transition(second, "dismissed", None)
+
+
+def test_advice_on_an_ended_finding_stays_as_it_is() -> None:
+    """Whoever asks, page or API, and also when it ended after they had looked."""
+    see(NOON, found())
+    looked = Finding.objects.get()
+    see_many(NOON + TEN_S, 2)
+    ended = Finding.objects.get()
+    assert ended.condition == "resolved"
+
+    with pytest.raises(MoveError, match="has ended"):
+        advise_transition(ended, "accepted", None)
+    with pytest.raises(MoveError, match="ended"):
+        advise_transition(looked, "accepted", None)
+    assert Finding.objects.get().advice == "proposed"
+    assert not ended.transitions.filter(axis="advice").exists()
