@@ -26,6 +26,7 @@ def schedule(sender: Celery, **_: Any) -> None:
     periods = {
         "fleet.findings.tasks.advise": settings.FETTLE_ADVISOR_EVERY_S,
         "fleet.findings.tasks.sweep_events": 5,
+        "fleet.findings.tasks.forget": 3600,
         "fleet.notify.tasks.route_transitions": 2,
         "fleet.notify.tasks.sweep_deliveries": 2,
         "fleet.store.tasks.compact": 60,

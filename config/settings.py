@@ -221,6 +221,12 @@ FETTLE_STORE_DIR = DATA_DIR / "series"
 FETTLE_RETAIN_RAW_H = env.integer(
     "FETTLE_RETAIN_RAW_H", 24, 1, 8784, about="Hours of one-second telemetry to keep; whole days go at a time."
 )
+FETTLE_RETAIN_EVENTS_D = env.integer(
+    "FETTLE_RETAIN_EVENTS_D", 90, 31, 36_500, about="Days to keep events, absences that are over and diagnoses of what is gone."
+)
+FETTLE_RETAIN_FINDINGS_D = env.integer(
+    "FETTLE_RETAIN_FINDINGS_D", 365, 1, 36_500, about="Days to keep resolved findings, with their history and messages."
+)
 FETTLE_FLUSH_S = env.integer("FETTLE_FLUSH_S", 5, 1, 60, about="Seconds of telemetry in one write; acks and pages wait for it.")
 # Telemetry that the store has not taken yet; above either bound, agents are told to keep it and send it later.
 FETTLE_QUEUE_BATCHES = env.integer(

@@ -5,17 +5,21 @@ from datetime import timedelta
 from typing import Final
 
 from celery import shared_task
+from django.conf import settings
 from django.utils import timezone
 
-from fleet.findings import events
+from fleet.findings import events, retention
 from fleet.findings.cycle import only_run
 from fleet.findings.judge import judge
+from fleet.findings.models import Cycle
 from fleet.inventory.models import Event
+from fleet.store.series import StoreError
 
 log = logging.getLogger(__name__)
 
 ADVISE_LIMIT_S: Final = 110
 SWEEP_LIMIT_S: Final = 50
+FORGET_LIMIT_S: Final = 60
 SWEEP_AFTER: Final = timedelta(seconds=2)
 """Younger events are left to the task that ingest sent for them."""
 SWEEP_AT_ONCE: Final = 20_000
@@ -24,10 +28,26 @@ SWEEP_AT_ONCE: Final = 20_000
 
 @shared_task(ignore_result=True, acks_late=True, time_limit=ADVISE_LIMIT_S)
 def advise() -> None:
-    """Judge the fleet's newest window, unless another run still does."""
-    with only_run("advise", ADVISE_LIMIT_S + 10) as mine:
-        if mine:
-            judge(timezone.now().replace(microsecond=0))
+    """Judge the fleet's newest window, unless another run still does. A store that fails is said once, and once when it is back."""
+    failed_before = Cycle.objects.filter(name="advise", error__startswith=StoreError.__name__).exists()
+    try:
+        with only_run("advise", ADVISE_LIMIT_S + 10) as mine:
+            if mine:
+                judge(timezone.now().replace(microsecond=0))
+    except StoreError as error:
+        if not failed_before:
+            log.error("The advisor cannot read the store, and tries again every %d s: %s", settings.FETTLE_ADVISOR_EVERY_S, error)
+    else:
+        if failed_before and mine:
+            log.info("The advisor reads the store again.")
+
+
+@shared_task(ignore_result=True, acks_late=True, time_limit=FORGET_LIMIT_S)
+def forget() -> None:
+    """Delete what is older than the site keeps; what is left at the end of a run is taken by the next."""
+    with only_run("forget", FORGET_LIMIT_S + 10) as mine:
+        if mine and (gone := retention.forget(timezone.now())):
+            log.info("Past their time and deleted: %s.", ", ".join(f"{number} {name}" for name, number in gone.items()))
 
 
 @shared_task(ignore_result=True, acks_late=True, time_limit=30)

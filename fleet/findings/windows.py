@@ -16,12 +16,11 @@ from advisor.frames import CONSTANTS, FACTS, Window
 from advisor.samples import GPU_METRICS
 from fleet.findings.lifecycle import Place, Target
 from fleet.inventory.models import STALE_AFTER, Absence, Gpu, Node
-from fleet.store.series import store
+from fleet.store import clock
+from wire.messages import PROCESSES
 from wire.metrics import Scope
 
 STALE_S: Final = STALE_AFTER.total_seconds()
-PROCESSES: Final = "processes"
-"""What the agent reports as absent, as it does a metric, while the list of a GPU's processes cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +78,12 @@ def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, s
 def _read(
     scope: Scope, key: str, start: int, end: int, entities: Mapping[int, object], metrics: Collection[str] | None = None
 ) -> pl.DataFrame:
-    frame = store().window(scope, start, end, list(entities), metrics)
+    frame = clock.window(scope, start, end, list(entities), metrics)
     return frame.rename({"entity": key, "ts": "t"}).with_columns(pl.col(key).cast(pl.Int64), pl.col("t").cast(pl.Float64))
 
 
 def _reporting(gpu: pl.DataFrame, node_of: Mapping[int, int]) -> set[int]:
-    """The GPUs whose newest sample with a value keeps up with their node's newest; by the node's own clock, which may be off.
+    """The GPUs whose newest sample with a value keeps up with their node's newest.
 
     A driver that hangs leaves rows without any value: they say that the node is there, and nothing about the GPU.
     """

@@ -199,8 +199,10 @@ def test_advise_skips_while_another_run_goes_on() -> None:
     assert Diagnosis.objects.exists()
 
 
-def test_a_failed_run_says_why_and_lets_the_next_one_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The row is freed, and the reason can be read there."""
+def test_a_failed_run_says_why_and_lets_the_next_one_in(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The row is freed, and the reason can be read there; the log hears of the outage and of its end, not of each run."""
     from fleet.findings.models import Cycle
     from fleet.store.memory import MemorySeries
     from fleet.store.series import StoreError
@@ -212,12 +214,16 @@ def test_a_failed_run_says_why_and_lets_the_next_one_in(monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patched:
         patched.setattr(MemorySeries, "window", broken)
-        with pytest.raises(StoreError):
+        for _ in range(3):
             advise()
     assert Cycle.objects.get(name="advise").error == "StoreError: disk on fire"
 
+    caplog.set_level("INFO", "fleet.findings.tasks")
+    advise()
     advise()
     assert Cycle.objects.get(name="advise").error == ""
+    said = [(one.levelname, one.exc_info) for one in caplog.records if one.name == "fleet.findings.tasks"]
+    assert said == [("ERROR", None), ("INFO", None)]
     assert Diagnosis.objects.exists()
 
 

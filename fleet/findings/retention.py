@@ -1,0 +1,54 @@
+"""What is deleted in the end: rows that no open finding needs any more, after as many days as the site keeps them."""
+
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.conf import settings
+from django.contrib.sessions.models import Session
+from django.db import transaction
+from django.db.models import QuerySet
+
+from fleet.findings.models import Diagnosis, Finding
+from fleet.inventory.models import Absence, Event
+
+CHUNK: Final = 500
+"""Rows in one transaction: others wait for its lock."""
+BUDGET_S: Final = 20.0
+"""The longest that one run deletes; the next one goes on."""
+
+
+def forget(now: datetime) -> dict[str, int]:
+    """Delete what is past its time; how many rows of each kind went, those that went along with them left out.
+
+    Resolved findings go with their transitions and deliveries. Open findings, open absences and events that nobody has
+    handled yet stay, however old.
+    """
+    until = time.monotonic() + BUDGET_S
+    gone = {name: _delete(rows, until) for name, rows in _past(now).items()}
+    return {name: number for name, number in gone.items() if number}
+
+
+def _past(now: datetime) -> Mapping[str, QuerySet[Any]]:
+    finding_end = now - timedelta(days=settings.FETTLE_RETAIN_FINDINGS_D)
+    event_end = now - timedelta(days=settings.FETTLE_RETAIN_EVENTS_D)
+    return {
+        "sessions": Session.objects.filter(expire_date__lt=now),
+        "events": Event.objects.filter(handled_at__lt=event_end, received_at__lt=event_end),
+        "absences": Absence.objects.filter(until__lt=event_end),
+        "diagnoses": Diagnosis.objects.filter(window_end__lt=event_end),
+        "findings": Finding.objects.filter(resolved_at__lt=finding_end),
+    }
+
+
+def _delete(rows: QuerySet[Any], until: float) -> int:
+    gone = 0
+    while time.monotonic() < until:
+        keys = list(rows.order_by("pk").values_list("pk", flat=True)[:CHUNK])
+        if not keys:
+            break
+        with transaction.atomic():
+            rows.model._default_manager.filter(pk__in=keys).delete()
+        gone += len(keys)
+    return gone

@@ -1,0 +1,103 @@
+"""What is deleted after its time, and what stays however old it is."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.utils import timezone
+from pytest_django import Settings
+
+from config.celery import app
+from fleet.findings import retention
+from fleet.findings.lifecycle import Place, end, report
+from fleet.findings.models import Diagnosis, Finding, Transition
+from fleet.findings.tasks import forget
+from fleet.inventory.models import Absence, Event
+from fleet.notify import routing
+from fleet.notify.models import Delivery, Route
+from tests.fleet.rows import event, found, gpu, node
+
+pytestmark = pytest.mark.django_db
+NOW = timezone.now()
+
+
+@pytest.fixture(autouse=True)
+def days(settings: Settings) -> None:
+    """Findings for 100 days, events for 50."""
+    settings.FETTLE_RETAIN_FINDINGS_D = 100
+    settings.FETTLE_RETAIN_EVENTS_D = 50
+
+
+def ago(number: float) -> datetime:
+    """So many days ago."""
+    return NOW - timedelta(days=number)
+
+
+def finding(target: str, opened: float, ended: float | None) -> None:
+    """A finding that fired so many days ago, and was over so many days ago."""
+    one = found(target, severity="critical")
+    report(ago(opened), one, Place(None))
+    if ended is not None:
+        end(one.fingerprint, ago(ended), "over")
+
+
+def test_a_finding_goes_with_its_history_so_long_after_its_end() -> None:
+    """An open one stays, and one that ended lately, however long ago it began."""
+    Route.objects.create(name="chat", url="json://127.0.0.1:9/")
+    for target, opened, ended in (("1", 200, 101), ("2", 200, 99), ("3", 200, None)):
+        finding(target, opened, ended)
+    routing.route()
+    assert Delivery.objects.filter(transition__finding__target="1").count() == 2
+    forget()
+
+    assert set(Finding.objects.values_list("target", flat=True)) == {"2", "3"}
+    assert set(Transition.objects.values_list("finding__target", flat=True)) == {"2", "3"}
+    assert set(Delivery.objects.values_list("transition__finding__target", flat=True)) == {"2", "3"}
+
+
+def test_events_and_absences_go_when_they_are_over() -> None:
+    """An event that nobody handled and an absence that lasts stay."""
+    card = gpu(node())
+    for number, handled in ((1, 51.0), (2, 49.0), (3, None)):
+        one = event(card, number)
+        Event.objects.filter(pk=one.pk).update(received_at=ago(60), handled_at=None if handled is None else ago(handled))
+    for metric, until in (("old", ago(51)), ("new", ago(49)), ("open", None)):
+        Absence.objects.create(node=card.node, gpu=card, metric=metric, reason="timeout", since=ago(60), until=until)
+    forget()
+
+    assert set(Event.objects.values_list("code", flat=True)) == {2, 3}
+    assert set(Absence.objects.values_list("metric", flat=True)) == {"new", "open"}
+
+
+def test_diagnoses_of_what_is_gone_and_sessions_that_ran_out_go() -> None:
+    """The newest diagnosis of what reports is minutes old; a session that still counts stays."""
+    for target, days_ago in (("1", 51.0), ("2", 0.0)):
+        Diagnosis.objects.create(scope="gpu", target=target, window_start=ago(days_ago), window_end=ago(days_ago))
+    for key, expires in (("old", ago(0.01)), ("new", ago(-1))):
+        Session.objects.create(session_key=key, session_data="", expire_date=expires)
+    forget()
+
+    assert Diagnosis.objects.get().target == "2"
+    assert Session.objects.get().session_key == "new"
+
+
+def test_it_deletes_in_chunks_and_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others wait for a chunk, never for all of it; the next run goes on."""
+    monkeypatch.setattr(retention, "CHUNK", 3)
+    for number in range(10):
+        finding(str(number), 300, 200)
+    with monkeypatch.context() as patched:
+        patched.setattr(retention, "BUDGET_S", 0.0)
+        assert retention.forget(NOW) == {}
+    assert Finding.objects.count() == 10
+
+    assert retention.forget(NOW) == {"findings": 10}
+    assert not Finding.objects.exists()
+
+
+def test_beat_calls_it_every_hour() -> None:
+    """Without a place in the schedule nothing would ever go."""
+    app.conf.beat_schedule  # noqa: B018 - configures it
+    app.loader.import_default_modules()
+
+    assert app.conf.beat_schedule["fleet.findings.tasks.forget"]["schedule"] == 3600
