@@ -12,7 +12,7 @@ from fleet.accounts.models import AgentToken, ApiToken, User
 admin.site.register(User, UserAdmin)
 
 
-@admin.action(description=_("Revoke the chosen tokens"))
+@admin.action(description=_("Revoke the chosen tokens"), permissions=["change"])
 def revoke(modeladmin: "TokenAdmin", request: HttpRequest, queryset: QuerySet[AgentToken]) -> None:
     """Set `revoked_at` now, where it is not set yet."""
     queryset.filter(revoked_at=None).update(revoked_at=timezone.now())
@@ -24,7 +24,7 @@ class TokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     actions = (revoke,)
     list_filter = ("revoked_at",)
     # All of it, here and below: a token that could be pointed elsewhere or revived would outlive its revocation.
-    readonly_fields = ("digest", "created_at", "last_used_at", "revoked_at")
+    readonly_fields: tuple[str, ...] = ("digest", "created_at", "last_used_at", "revoked_at")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never: a form could not show the token."""
