@@ -10,7 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from wire.metrics import of
-from wire.recording import Recording, RecordingError, Sample, readings
+from wire.recording import MAX_GPUS, Recording, RecordingError, Sample, readings
 
 CONSTANTS: Final = (
     "mem_total_bytes",
@@ -53,7 +53,7 @@ def from_recording(recording: Recording) -> Window:
     gpu_rows: list[dict[str, Any]] = []
     host_rows: list[dict[str, Any]] = []
     process_rows: list[dict[str, Any]] = []
-    for number, sample in enumerate(recording.samples, start=2):
+    for number, sample in enumerate(recording.samples):
         holds = _gpus(recording, number, sample, gpu_rows)
         _processes(recording, number, sample, holds, process_rows)
         host_rows.append({"node": 0, "t": sample.t, **_host(sample.host)})
@@ -104,7 +104,7 @@ def _gpus(
     seen: set[int] = set()
     for raw in sample.gpus:
         index = raw.get("index")
-        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index <= 4096:
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < MAX_GPUS:
             raise _bad(recording, number, f"a GPU's index is {_shown(index)}; a whole number from 0 belongs there")
         if index in seen:
             raise _bad(recording, number, f"GPU {index} occurs twice")
@@ -172,7 +172,7 @@ def _frame(rows: list[dict[str, Any]], scope: str, keys: dict[str, Any], more: d
 
 
 def _bad(recording: Recording, number: int, what: str) -> RecordingError:
-    return RecordingError(f"{recording.name}: line {number}: {what}.")
+    return RecordingError(f"{recording.place(number)}: {what}.")
 
 
 def _shown(value: object) -> str:

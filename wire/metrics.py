@@ -196,7 +196,7 @@ def accept(metric: Metric, value: object) -> tuple[Number | None, str | None]:
         return None, "unsupported"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None, "not_a_number"
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):  # a whole number may be too large for a float
         return None, "not_a_number"
     if metric.low <= value <= metric.high:
         if metric.is_integer and isinstance(value, float):
@@ -205,12 +205,12 @@ def accept(metric: Metric, value: object) -> tuple[Number | None, str | None]:
     return None, "blank" if _is_blank(value) else "out_of_range"
 
 
-# DCGM's and NVML's ways to say "no value"; anything at or above is one too (dcgm_structs.h). Only judged
-# outside the metric's range: a byte counter may pass the 32-bit ones honestly.
+# DCGM's and NVML's ways to say "no value"; what 64 bits hold at or above the second is one too (dcgm_structs.h).
+# Only judged outside the metric's range: a byte counter may pass the 32-bit ones honestly.
 _BLANKS: Final = (0x7FFFFFF0, 0x7FFFFFFFFFFFFFF0, 140737488355328.0)
 
 
 def _is_blank(value: Number) -> bool:
     if value in (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF):
         return True
-    return value >= _BLANKS[1] or any(blank <= value < blank + 16 for blank in _BLANKS)
+    return _BLANKS[1] <= value <= 1 << 64 or any(blank <= value < blank + 16 for blank in _BLANKS)

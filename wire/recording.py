@@ -19,6 +19,9 @@ from wire.metrics import METRICS, accept
 FORMAT_VERSION: Final = 1
 MAX_GPUS: Final = 4096
 """More than any node has; an index beyond it is no index."""
+LAST_S: Final = 1e11
+"""Seconds since the start, or since 1970 by a writer that knows no better; beyond it a time is none."""
+LONGEST_S: Final = 366 * 86_400
 
 
 class RecordedGpu(Struct, frozen=True, kw_only=True):
@@ -76,23 +79,31 @@ class Recording(Struct, frozen=True, kw_only=True):
     name: str
     header: Header
     samples: tuple[Sample, ...]
+    file: str = ""
+    lines: tuple[int, ...] = ()  # of each sample in `file`
+
+    def place(self, number: int) -> str:
+        """Where sample `number` (from 0) stands, for messages."""
+        line = self.lines[number] if number < len(self.lines) else number + 2
+        return f"{self.file or self.name}: line {line}"
 
 
-_header = msgspec.json.Decoder(Header)
-_sample = msgspec.json.Decoder(Sample)
+_BOM: Final = b"\xef\xbb\xbf"
+_json = msgspec.json.Decoder()
 
 
 def read(path: Path) -> Recording:
     """The recording in `path`, gzipped or plain; RecordingError when it is empty, cut short or not one."""
     header: Header | None = None
     samples: list[Sample] = []
+    numbers: list[int] = []
     number = 0
     try:
         for number, line in enumerate(_lines(path), start=1):
             if not line.strip():
                 continue
             if header is None:
-                header = _header.decode(line)
+                header = msgspec.convert(_without_nulls(_json.decode(line.removeprefix(_BOM)), deep=True), Header)
                 if header.recording != FORMAT_VERSION:
                     raise RecordingError(
                         f"{path}: line {number}: format version {header.recording}; this Fettle reads version {FORMAT_VERSION}."
@@ -100,10 +111,15 @@ def read(path: Path) -> Recording:
                 if any(not 0 <= gpu.index < MAX_GPUS for gpu in header.gpus):
                     raise RecordingError(f"{path}: line {number}: a GPU's index is outside 0 to {MAX_GPUS - 1}.")
                 continue
-            sample = _sample.decode(line)
+            sample = msgspec.convert(_without_nulls(_json.decode(line)), Sample)
+            if not 0 <= sample.t <= LAST_S:
+                raise RecordingError(f"{path}: line {number}: the time {sample.t:g} s is outside 0 to {LAST_S:.0e} s.")
             if samples and sample.t < samples[-1].t:
                 raise RecordingError(f"{path}: line {number}: time goes back from {samples[-1].t} s to {sample.t} s.")
+            if samples and sample.t - samples[0].t > LONGEST_S:
+                raise RecordingError(f"{path}: line {number}: the recording is longer than {LONGEST_S / 86_400:.0f} days.")
             samples.append(sample)
+            numbers.append(number)
     except FileNotFoundError:
         raise RecordingError(f"{path}: no such file.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -112,7 +128,7 @@ def read(path: Path) -> Recording:
         ) from None
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}.") from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError, OverflowError) as error:
         raise RecordingError(
             f"{path}: line {number}: not a recording's {'header' if header is None else 'sample'}: {error}."
         ) from None
@@ -120,7 +136,14 @@ def read(path: Path) -> Recording:
         raise RecordingError(f"{path}: line 1: the file is empty; a recording begins with a header line.")
     if not samples:
         raise RecordingError(f"{path}: line {number + 1}: the file ends after its header; there is no sample to judge.")
-    return Recording(name=path.name.split(".")[0], header=header, samples=tuple(samples))
+    return Recording(name=path.name.split(".")[0], header=header, samples=tuple(samples), file=str(path), lines=tuple(numbers))
+
+
+def _without_nulls(line: Any, *, deep: bool = False) -> Any:
+    """`line` without the fields that are null: they are absent. `deep`: those of objects within it too."""
+    if isinstance(line, dict):
+        return {key: _without_nulls(value, deep=deep) if deep else value for key, value in line.items() if value is not None}
+    return [_without_nulls(item, deep=True) for item in line] if deep and isinstance(line, list) else line
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -151,12 +151,18 @@ def test_it_names_the_line_of_a_gpu(kind: str, capsys: pytest.CaptureFixture[str
     code, out, err = advise(capsys, changed(tmp_path, 61, SAMPLES[kind]))
 
     assert (code, out) == (2, "")
-    assert "line 61" in err
+    assert f"{tmp_path / 'changed.jsonl'}: line 61: " in err
 
 
 READINGS: dict[str, Callable[[dict[str, Any]], object]] = {
     "text, lists and booleans": lambda s: s["gpus"][0].update(sm_active="x", power_w=None, mem_used_bytes=[1], gpu_util_pct=True),
     "huge numbers": lambda s: s["gpus"][0].update(power_w=1e308, mem_used_bytes=10**40, pcie_tx_bytes_per_s=1e300),
+    "whole numbers that no float holds": lambda s: (
+        s["gpus"][0].update(dict.fromkeys(s["gpus"][0].keys() - {"index", "pids"}, 10**400), pids={"751": 10**400}),
+        s["processes"][0].update(cpu_pct=10**400),
+        s["host"].update(cpu_pct_per_core=[10**400], mem_used_bytes=-(10**400)),
+    ),
+    "nothing at all": lambda s: s.update(gpus=None, processes=None, host=None),
     "huge process counters": lambda s: s["processes"][0].update(cpu_pct=1e300, write_chars_total=10**30),
     "odd cores": lambda s: s["host"].update(cpu_pct_per_core=["a", None, 1e9]),
     "odd memory of a process": lambda s: s["gpus"][0].update(pids={"751": "much"}),

@@ -89,6 +89,9 @@ def test_the_gate_takes_everything_inside_the_range(metric: Metric, part: float)
         ("gpu.power_w", True, "not_a_number"),
         ("gpu.power_w", math.nan, "not_a_number"),
         ("gpu.power_w", math.inf, "not_a_number"),
+        ("gpu.power_w", 10**400, "out_of_range"),  # no float holds it
+        ("gpu.mem_used_bytes", -(10**400), "out_of_range"),
+        ("gpu.energy_j_total", 10**30, "out_of_range"),  # beyond 64 bits nothing is a sentinel
         ("gpu.power_w", None, "unsupported"),
         ("gpu.power_w", -1, "out_of_range"),
         ("gpu.pstate", 0.5, "out_of_range"),

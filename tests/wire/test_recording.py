@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wire.recording import Header, RecordedGpu, RecordingError, Sample, Writer, read, readings
+from wire.recording import Header, RecordedGpu, Recording, RecordingError, Sample, Writer, read, readings
 
 RECORDINGS = sorted((Path(__file__).resolve().parent.parent.parent / "recordings").glob("*.jsonl.gz"))
 HEADER = json.dumps({"recording": 1, "gpus": [{"index": 0, "name": "NVIDIA H200", "a_new_field": 1}]})
@@ -55,6 +55,13 @@ def test_it_ignores_fields_it_does_not_know_and_reads_unzipped_files(tmp_path: P
         ((HEADER, SAMPLE, '{"gpus": []}'), "line 3: not a recording's sample"),
         ((HEADER, SAMPLE, '{"t": 0.1}'), "line 3: time goes back from 0.25 s to 0.1 s"),
         ((HEADER, "[" * 200_000), "line 2: not a recording's sample"),
+        ((HEADER, '{"t": null}'), "line 2: not a recording's sample"),
+        ((HEADER, '{"t": -1}'), "line 2: the time -1 s is outside 0 to 1e+11 s"),
+        ((HEADER, '{"t": 1e300}'), "line 2: the time 1e+300 s is outside 0 to 1e+11 s"),
+        ((HEADER, '{"t": 1' + "0" * 400 + "}"), "line 2: not a recording's sample"),
+        ((HEADER, '{"t": 0}', '{"t": 4e7}'), "line 3: the recording is longer than 366 days"),
+        ((HEADER, '{"t": 0, "gpus": [null]}'), "line 2: not a recording's sample"),
+        (('{"recording": null}', SAMPLE), "line 1: not a recording's header"),
     ],
 )
 def test_it_names_the_line_that_is_wrong(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
@@ -67,6 +74,37 @@ def test_it_names_the_line_that_is_wrong(tmp_path: Path, lines: tuple[str, ...],
 
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def test_it_takes_null_as_absent_wherever_something_may_be_absent(tmp_path: Path) -> None:
+    """Lists, objects and single values alike; the sample's other readings stand."""
+    header = '{"recording": 1, "gpus": [{"index": 0, "name": null, "uuid": null}], "host": null, "sampling_hz": null}'
+    recording = read(
+        plain(
+            tmp_path / "a.jsonl", header, '{"t": 0, "gpus": null, "processes": null, "host": null}', '{"recording": null, "t": 1}'
+        )
+    )
+    bare = read(plain(tmp_path / "b.jsonl", '{"recording": 1, "gpus": null, "host": {"cores": null}}', SAMPLE))
+
+    assert recording.header.gpus == (RecordedGpu(index=0),)
+    assert recording.samples == (Sample(t=0.0), Sample(t=1.0))
+    assert (bare.header.gpus, bare.header.host.cores) == ((), None)
+
+
+def test_it_reads_a_file_that_an_editor_put_a_mark_before(tmp_path: Path) -> None:
+    """The UTF-8 byte order mark is no part of the first line."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{HEADER}\n{SAMPLE}\n", encoding="utf-8-sig")
+
+    assert read(path).samples[0].t == 0.25
+
+
+def test_it_knows_where_each_sample_stood(tmp_path: Path) -> None:
+    """Empty lines count; a recording without a file goes by its name."""
+    recording = read(plain(tmp_path / "a.b.jsonl", HEADER, "", SAMPLE))
+
+    assert recording.place(0) == f"{tmp_path / 'a.b.jsonl'}: line 3"
+    assert Recording(name="made", header=recording.header, samples=recording.samples).place(0) == "made: line 2"
 
 
 @pytest.mark.parametrize("keep", [0.1, 0.5, 0.99])
