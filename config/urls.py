@@ -4,11 +4,13 @@ from django.contrib import admin
 from django.urls import include, path
 
 from fleet.api.health import healthz, readyz
+from fleet.api.metrics import MetricsView
 
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("healthz", healthz),
     path("readyz", readyz),
+    path("metrics", MetricsView.as_view()),
     path("api/v1/", include("fleet.api.urls")),
     path("", include("fleet.dashboard.urls")),
 ]

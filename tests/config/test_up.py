@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from config.up import agent_tokens
+from fleet.accounts.models import AgentToken
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -29,11 +33,11 @@ def free_port() -> int:
 class Up:
     """One `manage.py up` on its own DATA and port."""
 
-    def __init__(self, data: Path, **environment: str) -> None:
+    def __init__(self, data: Path, demo: str = "yes", **environment: str) -> None:
         self.data, self.port = data, free_port()
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("FETTLE_", "DJANGO_", "REDIS_", "DATABASE_"))}
         self.process = subprocess.Popen(
-            [sys.executable, "manage.py", "up", "--data", str(data), "--port", str(self.port), "--demo", "yes"],
+            [sys.executable, "manage.py", "up", "--data", str(data), "--port", str(self.port), "--demo", demo],
             cwd=ROOT, env=clean | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
@@ -95,6 +99,7 @@ def test_it_serves_and_stops_cleanly_on_ctrl_c(up: Up) -> None:
     assert not [token for token in json.loads((up.data / "agent-tokens.json").read_text()).values() if token in logs]
 
 
+@pytest.mark.slow
 def test_it_leaves_nothing_when_it_is_killed_itself(up: Up) -> None:
     """After kill -9 of the supervisor its programs end by themselves."""
     up.until_answers("/healthz", 90)
@@ -107,6 +112,7 @@ def test_it_leaves_nothing_when_it_is_killed_itself(up: Up) -> None:
     assert len(gone) == len(family)
 
 
+@pytest.mark.slow
 def test_it_refuses_a_second_start_on_the_same_data(up: Up) -> None:
     """Two of everything on one database is never right."""
     up.until_answers("/healthz", 90)
@@ -132,6 +138,63 @@ def test_it_names_a_port_that_is_taken(tmp_path: Path) -> None:
     assert f"127.0.0.1:{port} cannot be used" in run.stderr
     assert "PORT=" in run.stderr
     assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "fettle.sqlite3",
+            b"\x00\x01 no database" * 500,
+            r"fettle: the database cannot be used: .*fettle\.sqlite3; put a backup",
+        ),
+        ("secret-key", b"\n", r"fettle: FETTLE_SECRET_KEY is empty or shorter than 32 characters"),
+        ("logs", b"a file where a folder belongs", r"fettle: .*logs cannot be made: File exists"),
+    ],
+)
+def test_it_says_what_is_damaged_in_data(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    """One sentence with the file, exit code 1, nothing left running."""
+    (tmp_path / name).write_bytes(content)
+    started = Up(tmp_path)
+    said = started.process.communicate(timeout=60)[0]
+
+    assert started.process.returncode == 1
+    assert re.search(message, said)
+    assert "Traceback" not in said
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("content", ["[1, 2]", '{"replay-leak": 5}', "{", "null"])
+def test_it_makes_the_agents_tokens_anew_where_their_file_is_none(tmp_path: Path, content: str) -> None:
+    """A damaged file costs new tokens, not the start."""
+    path = tmp_path / "agent-tokens.json"
+    path.write_text(content)
+    agent_tokens(path, ["replay-leak"])
+    (node, token), *others = json.loads(path.read_text()).items()
+
+    assert (node, others) == ("replay-leak", [])
+    made = AgentToken.of(token)
+    assert made is not None
+    assert made.node_name == "replay-leak"
+
+
+def test_without_the_demo_the_machine_itself_reports(tmp_path: Path) -> None:
+    """The agent speaks for this host; on a host without GPUs that is a node with no GPU."""
+    started = Up(tmp_path, demo="no")
+    try:
+        started.until_answers("/readyz", 90)
+        database = sqlite3.connect(tmp_path / "fettle.sqlite3")
+        deadline = time.monotonic() + 40
+        while not (
+            rows := database.execute("select name, recording from inventory_node where last_seen_at is not null").fetchall()
+        ):
+            assert time.monotonic() < deadline, (tmp_path / "logs" / "agent.log").read_text()
+            time.sleep(0.5)
+        database.close()
+    finally:
+        started.stop()
+
+    assert rows == [(socket.gethostname(), "")]
 
 
 def test_it_names_a_setting_that_cannot_be_understood(tmp_path: Path) -> None:
