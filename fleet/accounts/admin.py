@@ -1,5 +1,7 @@
 """People and tokens in the admin. A token's text is shown once, by whoever issued it; never here."""
 
+from typing import Final
+
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.db.models import QuerySet
@@ -8,6 +10,9 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from fleet.accounts.models import AgentToken, ApiToken, User
+
+# All of a token: one that could be pointed elsewhere or revived would outlive its revocation.
+FIXED: Final = ("digest", "created_at", "last_used_at", "revoked_at")
 
 admin.site.register(User, UserAdmin)
 
@@ -23,8 +28,6 @@ class TokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     actions = (revoke,)
     list_filter = ("revoked_at",)
-    # All of it, here and below: a token that could be pointed elsewhere or revived would outlive its revocation.
-    readonly_fields: tuple[str, ...] = ("digest", "created_at", "last_used_at", "revoked_at")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never: a form could not show the token."""
@@ -35,7 +38,7 @@ class TokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 class AgentTokenAdmin(TokenAdmin):
     """Agents' tokens."""
 
-    readonly_fields = ("node_name", *TokenAdmin.readonly_fields)
+    readonly_fields = ("node_name", *FIXED)
     list_display = ("node_name", "created_at", "last_used_at", "revoked_at")
     search_fields = ("node_name",)
 
@@ -44,6 +47,6 @@ class AgentTokenAdmin(TokenAdmin):
 class ApiTokenAdmin(TokenAdmin):
     """API tokens."""
 
-    readonly_fields = ("user", "name", "may_write", *TokenAdmin.readonly_fields)
+    readonly_fields = ("user", "name", "may_write", *FIXED)
     list_display = ("name", "user", "may_write", "created_at", "last_used_at", "revoked_at")
     search_fields = ("name", "user__username")
