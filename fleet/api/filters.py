@@ -16,7 +16,7 @@ def _choices(words: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(word, word) for word in words]
 
 
-def _in_state(state: str, node: str = "") -> Q:
+def in_state(state: str, node: str = "") -> Q:
     """Rows whose node, behind the prefix `node`, is in `state`."""
     seen = f"{node}last_seen_at"
     limit = timezone.now() - STALE_AFTER
@@ -39,7 +39,7 @@ class NodeFilter(django_filters.FilterSet):  # type: ignore[misc]
 
     def in_state(self, rows: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
         """Nodes that are ok, stale or unknown."""
-        return rows.filter(_in_state(value))
+        return rows.filter(in_state(value))
 
     def recorded(self, rows: QuerySet[Node], name: str, value: bool) -> QuerySet[Node]:
         """Nodes that play a recording, or those that do not."""
@@ -63,8 +63,8 @@ class GpuFilter(django_filters.FilterSet):  # type: ignore[misc]
     def in_state(self, rows: QuerySet[Gpu], name: str, value: str) -> QuerySet[Gpu]:
         """GPUs that are ok, stale or unknown."""
         if value == "unknown":
-            return rows.filter(_in_state(value, "node__") | Q(present=False))
-        return rows.filter(_in_state(value, "node__"), present=True)
+            return rows.filter(in_state(value, "node__") | Q(present=False))
+        return rows.filter(in_state(value, "node__"), present=True)
 
 
 class FindingFilter(django_filters.FilterSet):  # type: ignore[misc]
