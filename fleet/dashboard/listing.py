@@ -26,6 +26,7 @@ class Line:
     severity: str = ""
     bottleneck: str = ""
     condition: str = ""
+    condition_means: str = ""
     advice: str = ""
     gpus: tuple[int, ...] = ()  # their indices
 
@@ -38,16 +39,17 @@ def line(finding: Finding, with_gpus: bool = False) -> Line:
         severity=words.word(words.SEVERITY, finding.severity),
         bottleneck=words.word(words.BOTTLENECK, finding.bottleneck) if finding.bottleneck else "",
         condition=words.word(words.CONDITION, finding.condition),
+        condition_means=str(words.NOISY_MEANS) if finding.condition == "noisy" else "",
         advice=words.word(words.ADVICE, finding.advice),
         gpus=tuple(sorted(gpu.index for gpu in finding.gpus.all())) if with_gpus else (),
     )
 
 
 def grouped(findings: QuerySet[Finding]) -> list[Line]:
-    """The strongest LOOKED_AT findings, those of one rule on one node drawn together, strongest first."""
-    lines: dict[tuple[str, int | None, str], Line] = {}
-    for finding in findings.select_related("node")[:LOOKED_AT]:
-        key = (finding.rule, finding.node_id, finding.severity)
+    """The strongest LOOKED_AT findings, those of one rule on one node drawn together: firing ones first, then noisy ones."""
+    lines: dict[tuple[str, int | None, str, str], Line] = {}
+    for finding in findings.select_related("node").order_by("condition", "-severity_rank", "-recoverable", "rule")[:LOOKED_AT]:
+        key = (finding.rule, finding.node_id, finding.severity, finding.condition)
         if key in lines:
             lines[key].total += 1
         else:
@@ -55,12 +57,14 @@ def grouped(findings: QuerySet[Finding]) -> list[Line]:
     return list(lines.values())
 
 
-def severity_counts() -> list[dict[str, Any]]:
-    """Open findings of each severity, the gravest first; a severity without any is there with 0."""
-    counts = dict(Finding.objects.filter(OPEN).values_list("severity").annotate(total=Count("id")).order_by())
+def severity_counts() -> tuple[list[dict[str, Any]], int]:
+    """Firing findings of each severity, the gravest first (a severity without any is there with 0); and how many are noisy."""
+    rows = Finding.objects.filter(OPEN).values_list("severity", "condition").annotate(total=Count("id")).order_by()
+    firing = {severity: total for severity, condition, total in rows if condition == "firing"}
+    noisy = sum(total for _, condition, total in rows if condition == "noisy")
     return [
-        {"slug": slug, "word": words.word(words.SEVERITY, slug), "total": counts.get(slug, 0)} for slug in reversed(SEVERITIES)
-    ]
+        {"slug": slug, "word": words.word(words.SEVERITY, slug), "total": firing.get(slug, 0)} for slug in reversed(SEVERITIES)
+    ], noisy
 
 
 FILTERS: Final = ("severity", "rule", "node", "condition")

@@ -184,7 +184,7 @@ def summarise(snapshot: Snapshot) -> Summary:
 
 
 def by_node(snapshot: Snapshot) -> dict[int, Row]:
-    """For each node with a GPU heard of: `busy`, `known`, `sm_active` (mean), `power_w` and `mem_used_bytes` (sums)."""
+    """For each node with a GPU heard of: `busy`, `known`, `sm_active` (mean), `power_w` (sum); overview.js follows them."""
     owner = pl.DataFrame(
         [(gpu, node) for gpu, node, _ in snapshot.gpus], schema={"entity": pl.Int64, "node": pl.Int64}, orient="row"
     )
@@ -195,7 +195,7 @@ def by_node(snapshot: Snapshot) -> dict[int, Row]:
         .group_by("node")
         .agg(
             pl.col("activity").is_not_null().sum().alias("known"),
-            (pl.col("activity") >= BUSY_FROM).sum().alias("busy"),
+            pl.when(pl.col("activity").is_not_null().any()).then((pl.col("activity") >= BUSY_FROM).sum()).alias("busy"),
             pl.col("sm_active").mean(),
             pl.when(some).then(pl.col("power_w").sum()).alias("power_w"),
         )

@@ -119,7 +119,10 @@ UNKNOWN_SINCE: Final = _("unknown since")
 NEVER_SEEN: Final = _("never heard of")
 NO_NEW_SAMPLE: Final = _("no sample in the last 30 seconds")
 POWER_FROM: Final = _("sum over {from} of {of} GPUs")
+SILENT: Final = _("{total} silent")
+UNMEASURED: Final = _("{total} more: activity not measured")
 RECORDING: Final = _("recording")
+NOISY_MEANS: Final = _("It opened four times within an hour: nobody is told of it until it keeps still.")
 
 METRIC: Final = {
     "gpu.gpu_util_pct": _("GPU utilisation"),
@@ -208,7 +211,7 @@ ABSENT_TOO: Final = {"gpu.processes": _("Processes that hold a GPU")}
 def metric(name: str, scope: str = "gpu") -> str:
     """The metric's label, or its name where nobody gave it one."""
     key = f"{scope}.{name}"
-    return str(METRIC.get(key) or ABSENT_TOO.get(key, name))
+    return str(METRIC.get(key) or ABSENT_TOO.get(key) or name)
 
 
 FEATURE: Final = {

@@ -35,13 +35,18 @@ export function connect(subscription, onFrame) {
 }
 
 // Write one value into its cell; an absent one as a dash with its reason: the page's own, or `why`.
-function put(cell, value, why) {
+export function put(cell, value, why) {
   const absent = typeof value !== "number";
   cell.dataset.reason ??= cell.title;
   cell.textContent = reading(value, cell.dataset.unit);
   cell.classList.toggle("absent", absent);
-  if (absent) cell.title = why || cell.dataset.reason || cell.closest("[data-absent]").dataset.absent;
-  else cell.removeAttribute("title");
+  if (absent) {
+    cell.title = why || cell.dataset.reason || cell.closest("[data-absent]").dataset.absent;
+    cell.tabIndex = 0; // the keyboard reaches the reason too
+  } else {
+    cell.removeAttribute("title");
+    cell.removeAttribute("tabindex");
+  }
   const note = cell.nextElementSibling;
   if (note?.matches(".note")) note.hidden = !absent;
 }

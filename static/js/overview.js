@@ -1,5 +1,6 @@
 // The fleet page: a canvas with one cell a GPU, grouped by node, and the counts beside it. First frame by fetch, then live.
-import { connect, STALE_S, UNKNOWN_S } from "./live.js";
+import { connect, put, STALE_S, UNKNOWN_S } from "./live.js";
+import { refresh } from "./refresh.js";
 import { reading } from "./units.js";
 
 const words = JSON.parse(document.getElementById("words").textContent);
@@ -23,6 +24,7 @@ class HeatMap {
     this.metric = "sm_active";
     this.nodes = [];
     this.gpus = new Map();
+    this.byId = new Map();
     this.places = [];
     this.focus = -1;
     new ResizeObserver(() => this.draw()).observe(root);
@@ -46,6 +48,7 @@ class HeatMap {
       gpu.node.gpus.push(gpu);
       return [id, gpu];
     }));
+    this.byId = byId;
     this.nodes = [...byId.values()].filter((node) => node.gpus.length);
     this.draw();
   }
@@ -58,7 +61,8 @@ class HeatMap {
       if (gpu) names.forEach((name, place) => { if (name !== "id" && name !== "node") gpu[name] = row[place]; });
     }
     const strange = frame.rows.length !== this.gpus.size || frame.rows.some((row) => !this.gpus.has(row[id]));
-    if (strange && Date.now() - this.loadedAt > 10000) this.load(); // new GPUs, or some that this server process does not hear
+    const since = Date.now() - this.loadedAt; // strange: new GPUs, or some that this server process does not hear
+    if (since > (strange ? 10000 : 60000)) this.load();
     this.draw();
   }
 
@@ -117,7 +121,7 @@ class HeatMap {
       pen.textBaseline = "alphabetic";
       for (const node of this.nodes) {
         pen.font = `12px ${style.getPropertyValue("--sans")}`;
-        pen.fillStyle = node.gpus.every((gpu) => this.unknown(gpu)) ? muted : text;
+        pen.fillStyle = this.silent(node) ? muted : text;
         pen.fillText(clipped(pen, (node.recording ? "◷ " : "") + node.name, this.tile - 12), node.x, node.y + 12);
       }
     }
@@ -127,6 +131,9 @@ class HeatMap {
     this.places.forEach((place, index) => this.cellAt(pen, place, { line, muted, stale, text }, index === this.focus));
     pen.textAlign = "start";
   }
+
+  // A node without GPUs is as silent as the server's last map said; of others their GPUs tell.
+  silent(node) { return node.gpus.length ? node.gpus.every((gpu) => this.unknown(gpu)) : node.stale; }
 
   unknown(gpu) { return gpu.age_s === null || gpu.age_s > UNKNOWN_S; }
 
@@ -171,6 +178,16 @@ class HeatMap {
     return this.places.findIndex((place) => x >= place.x && x < place.x + this.wide && y >= place.y && y < place.y + this.cell);
   }
 
+  // The GPU drawn nearest in the row of cells below (way 1) or above (way -1); the same one at the edge.
+  beside(index, way) {
+    const from = this.places[index];
+    const beyond = this.places.filter((place) => (place.y - from.y) * way > 0);
+    const row = Math.min(...beyond.map((place) => (place.y - from.y) * way));
+    const near = beyond.filter((place) => (place.y - from.y) * way === row);
+    const gap = (place) => Math.abs(place.x - from.x);
+    return near.length ? this.places.indexOf(near.reduce((best, place) => (gap(place) < gap(best) ? place : best))) : index;
+  }
+
   point(index) {
     if (index === this.focus) return;
     this.focus = index;
@@ -181,8 +198,7 @@ class HeatMap {
     const { gpu, x, y } = this.places[index];
     const lines = [`${gpu.node.name} · GPU ${gpu.index}${gpu.node.recording ? ` · ${words.recording}` : ""}`];
     if (this.unknown(gpu)) {
-      const since = gpu.node.since ? new Date(gpu.node.since * 1000).toISOString().slice(0, 19).replace("T", " ") : "–";
-      lines.push(`${words.stale} ${since} UTC`);
+      lines.push(`${words.stale} ${gpu.node.since ? utc(gpu.node.since) : "–"}`);
     } else {
       for (const [name, { unit }] of Object.entries(METRICS)) {
         lines.push(`${words.metrics[name]}: ${known(gpu[name]) ? reading(gpu[name], unit) : words.absent}`);
@@ -201,9 +217,11 @@ class HeatMap {
   }
 
   key(event) {
-    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 8, ArrowUp: -8 }[event.key];
-    if (step) {
-      this.point(Math.min(this.places.length - 1, Math.max(0, this.focus + step)));
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const line = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step || line) {
+      const next = line && this.focus >= 0 ? this.beside(this.focus, line) : this.focus + (step || line);
+      this.point(Math.min(this.places.length - 1, Math.max(0, next)));
       event.preventDefault();
     } else if (event.key === "Enter") this.open(this.focus, event);
   }
@@ -215,24 +233,60 @@ function clipped(pen, text, room) {
   return `${text}…`;
 }
 
+const utc = (at) => `${new Date(at * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+const filled = (text, total) => (total ? text.replace("{total}", reading(total, "count")) : "");
+
+// The table's rows, by the same rule as the server's by_node.
+function nodes(heat, now) {
+  for (const row of document.querySelectorAll("#nodes [data-node]")) {
+    const node = heat.byId.get(Number(row.dataset.node));
+    if (!node) continue;
+    const heard = node.gpus.filter((gpu) => !heat.unknown(gpu));
+    const silent = heat.silent(node);
+    if (heard.length) node.since = now - Math.min(...heard.map((gpu) => gpu.age_s));
+    row.classList.toggle("stale", silent);
+    row.querySelector('[data-state="on"]').hidden = silent;
+    const off = row.querySelector('[data-state="off"]');
+    off.hidden = !silent;
+    if (silent && node.since) off.lastElementChild.textContent = `${words.stale} ${utc(node.since)}`;
+    const of = (value) => heard.map(value).filter(known);
+    const activity = of((gpu) => gpu.sm_active ?? divided(gpu.gpu_util_pct, 100));
+    const [sm, power] = [of((gpu) => gpu.sm_active), of((gpu) => gpu.power_w)];
+    const sum = (values) => values.reduce((total, value) => total + value, 0);
+    const values = {
+      busy: activity.length ? activity.filter((value) => value >= 0.01).length : null,
+      sm_active: sm.length ? sum(sm) / sm.length : null,
+      power_w: power.length ? sum(power) : null,
+    };
+    const reasons = row.closest("[data-unknown]").dataset;
+    const why = heard.length ? reasons.absent : reasons.unknown;
+    for (const cell of row.querySelectorAll("[data-value]")) put(cell, values[cell.dataset.value], why);
+  }
+}
+
 // Counts over the same GPUs and by the same rule as the server's summary.
-function count(gpus) {
+function count(heat) {
+  const gpus = [...heat.gpus.values()];
   const counts = { busy: 0, idle: 0, stale: 0 };
+  let unmeasured = 0;
   let power = 0;
   let from = 0;
   for (const gpu of gpus) {
     if (gpu.age_s === null || gpu.age_s > UNKNOWN_S) { counts.stale += 1; continue; }
     const activity = gpu.sm_active ?? divided(gpu.gpu_util_pct, 100);
     if (known(activity)) counts[activity >= 0.01 ? "busy" : "idle"] += 1;
+    else unmeasured += 1;
     if (known(gpu.power_w)) { power += gpu.power_w; from += 1; }
   }
-  const put = (name, text) => {
+  const write = (name, text) => {
     const cell = document.querySelector(`[data-count="${name}"]`);
     if (cell && cell.textContent !== text) cell.textContent = text;
   };
-  for (const [name, total] of Object.entries(counts)) put(name, reading(total, "count"));
-  put("power", from ? reading(power, "watts") : "–");
-  put("power_from", words.power_from.replace("{from}", reading(from, "count")).replace("{of}", reading(gpus.length, "count")));
+  for (const [name, total] of Object.entries(counts)) write(name, reading(total, "count"));
+  write("unmeasured", filled(words.unmeasured, unmeasured));
+  write("silent", filled(words.silent, [...heat.byId.values()].filter((node) => heat.silent(node)).length));
+  write("power", from ? reading(power, "watts") : "–");
+  write("power_from", words.power_from.replace("{from}", reading(from, "count")).replace("{of}", reading(gpus.length, "count")));
 }
 
 if (map) {
@@ -241,7 +295,8 @@ if (map) {
   connect({ subscribe: "fleet" }, (frame) => {
     if (document.hidden) return;
     heat.live(frame);
-    count([...heat.gpus.values()]);
+    count(heat);
+    nodes(heat, frame.t);
   });
   document.getElementById("map-metric").addEventListener("click", (event) => {
     const button = event.target.closest("[data-map]");
@@ -253,3 +308,4 @@ if (map) {
     heat.draw();
   });
 }
+refresh(30);

@@ -26,6 +26,42 @@ def test_one_logs_in_and_sees_the_fleet_live(page: Page) -> None:
     expect(page.locator('[data-count="stale"]')).to_have_text("0")
 
 
+def test_the_nodes_table_says_what_the_tiles_say(page: Page) -> None:
+    """The table's power moves with the frames, and its sum is that of the tile beside the word live."""
+    expect(page.locator("#live")).to_have_text("live")
+    cell = page.get_by_role("row", name="replay-bf16-train").locator('[data-value="power_w"]')
+    before = str(cell.text_content())
+    expect(cell).not_to_have_text(before, timeout=30_000)
+
+    shown, tile = page.evaluate(  # in one turn of the page's loop, so that no frame comes between
+        "[[...document.querySelectorAll('[data-value=power_w]')].map((cell) => cell.textContent),"
+        " document.querySelector('[data-count=power]').textContent]"
+    )
+    watts = [int(str(told).replace(",", "").split()[0]) for told in (*shown, tile)]
+
+    assert abs(sum(watts[:-1]) - watts[-1]) <= 2  # each was rounded
+
+
+def test_up_and_down_step_by_the_rows_that_are_drawn(page: Page) -> None:
+    """Under the first GPU lies the first one of the row below, however many GPUs a row holds."""
+    page.set_viewport_size({"width": 390, "height": 844})  # one node below the other
+    canvas = page.locator("#map canvas")
+    expect(canvas).to_have_attribute("role", "application")
+    canvas.focus()
+    canvas.press("ArrowRight")
+    first = page.locator(".tip").text_content()
+    page.set_viewport_size({"width": 120, "height": 844})
+    page.wait_for_timeout(300)
+    canvas.press("ArrowDown")
+    second = page.locator(".tip").text_content()
+    canvas.press("ArrowUp")
+
+    assert "GPU 0" in str(first)
+    assert "GPU 0" in str(second)
+    assert str(second).split(" · ")[0] != str(first).split(" · ")[0]
+    assert str(page.locator(".tip").text_content()).split(" · ")[0] == str(first).split(" · ")[0]
+
+
 def test_the_heat_map_tells_of_a_gpu_and_leads_to_it(page: Page) -> None:
     """Pointing shows its values, clicking opens its page; the keyboard does the same."""
     expect(page.locator("#live")).to_have_text("live")
@@ -159,6 +195,14 @@ def test_live_values_are_written_as_the_pages_are(page: Page) -> None:
     )
 
     assert [(case, text) for case, text in zip(cases, told, strict=True) if text != units.reading(*case)] == []
+
+
+def test_the_api_page_renders_under_the_policy(page: Page) -> None:
+    """Swagger's script, style and icons are our own files and no script is inline: a violation would be an error in the console."""
+    page.goto("/api/v1/docs/")
+    page.wait_for_selector(".opblock")
+
+    assert page.locator(".opblock-summary-path", has_text="findings").count() >= 2
 
 
 def test_a_silent_agent_turns_the_values_grey(page: Page, watched: Watched, site: Site) -> None:

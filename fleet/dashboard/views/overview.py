@@ -29,6 +29,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     snapshot = readings.fleet.snapshot()
     summary = readings.summarise(snapshot)
     page = Paginator(snapshot.nodes, NODES_A_PAGE).get_page(request.GET.get("page"))
+    severities, noisy = severity_counts()
     return render(
         request,
         "dashboard/overview.html",
@@ -37,8 +38,12 @@ def overview(request: HttpRequest) -> HttpResponse:
             "summary": summary,
             "power_from": str(words.POWER_FROM).replace("{from}", count(summary.power_from)).replace("{of}", count(summary.gpus)),
             "nodes": len(snapshot.nodes),
-            "silent": len(snapshot.silent),
-            "severities": severity_counts(),
+            "silent": filled(words.SILENT, len(snapshot.silent)),
+            "unmeasured": filled(words.UNMEASURED, summary.unmeasured),
+            "severities": severities,
+            "noisy": noisy,
+            "noisy_means": words.NOISY_MEANS,
+            "as_of": timezone.now(),
             "strongest": grouped(Finding.objects.filter(OPEN))[:STRONGEST],
             "spread": spread(len(snapshot.gpus)),
             "page": page,
@@ -49,10 +54,17 @@ def overview(request: HttpRequest) -> HttpResponse:
                 "stale": str(words.UNKNOWN_SINCE),
                 "recording": str(words.RECORDING),
                 "power_from": str(words.POWER_FROM),
+                "silent": str(words.SILENT),
+                "unmeasured": str(words.UNMEASURED),
                 "metrics": {name: words.metric(name) for name in readings.MAP_METRICS},
             },
         },
     )
+
+
+def filled(text: object, total: int) -> str:
+    """The text with its number, as the page's script fills it too; empty when there is none."""
+    return str(text).replace("{total}", count(total)) if total else ""
 
 
 @gzip_page  # a megabyte at ten thousand GPUs
@@ -95,17 +107,19 @@ def node_rows(nodes: Sequence[Node], snapshot: readings.Snapshot) -> list[dict[s
     gpus: dict[int, int] = {}
     for _, node_id, _ in snapshot.gpus:
         gpus[node_id] = gpus.get(node_id, 0) + 1
-    open_findings = dict(
+    counted = (
         Finding.objects.filter(OPEN, node__in=[node.pk for node in nodes])
-        .values_list("node")
+        .values_list("node", "condition")
         .annotate(total=Count("id"))
         .order_by()
     )
+    totals = {(node, condition): total for node, condition, total in counted}
     return [
         {
             "node": node,
             "gpus": gpus.get(node.pk, 0),
-            "findings": open_findings.get(node.pk, 0),
+            "findings": totals.get((node.pk, "firing"), 0),
+            "noisy": totals.get((node.pk, "noisy"), 0),
             **{name: numbers.get(node.pk, {}).get(name) for name in ("busy", "known", "sm_active", "power_w")},
         }
         for node in nodes

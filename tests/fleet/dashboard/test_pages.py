@@ -136,6 +136,38 @@ def test_pending_and_resolved_findings_are_not_counted_as_open(viewer: Client) -
     }  # fmt: skip
 
 
+def test_noisy_findings_are_marked_and_counted_apart(viewer: Client) -> None:
+    """What flaps is not what fires: it comes after it, says so, and is in no severity's count."""
+    node = make_node("n", 2)
+    first, second = node.gpus.all()
+    make_finding(node, [first], severity="critical", rule="loud", condition="noisy")
+    make_finding(node, [second], severity="warn", rule="still")
+    answer = viewer.get("/")
+    totals = {row["slug"]: row["total"] for row in answer.context["severities"]}
+
+    assert totals == {"critical": 0, "warn": 1, "advice": 0, "info": 0}
+    assert answer.context["noisy"] == 1
+    assert [line.finding.rule for line in answer.context["strongest"]] == ["still", "loud"]
+    page = answer.content.decode()
+    assert page.count('class="finding critical noisy"') == 1
+    assert "1 noisy, counted apart" in page
+    assert "+ 1 noisy" in page
+    assert [(row["findings"], row["noisy"]) for row in answer.context["rows"]] == [(1, 1)]
+
+
+def test_a_row_of_the_nodes_table_counts_as_its_script_does(viewer: Client) -> None:
+    """What no GPU of the node measured is a dash with its reason, not zero; the live frames find the row by its id."""
+    blind, silent = make_node("blind", 1), make_node("silent", 1, seen_s_ago=300)
+    write_gpus(list(blind.gpus.all()), sm_active=None, gpu_util_pct=None)
+    page = text(viewer, "/")
+
+    for node, reason in ((blind, "not measured"), (silent, "no sample in the last 30 seconds")):
+        row = page.split(f'data-node="{node.pk}"')[1].split("</tr>")[0]
+        assert f'data-value="busy" data-unit="gpus" tabindex="0" title="{reason}">–' in row
+    assert "1 more: activity not measured" in page
+    assert "1 silent" in page
+
+
 def test_recordings_are_marked_on_every_page_that_shows_them(viewer: Client) -> None:
     """Nobody may take a recording for a machine."""
     node = make_node("replay-bf16", 1, recording="bf16_train")
