@@ -97,7 +97,7 @@ def _shown(default: ast.expr) -> str:
 def api() -> str:
     """The REST API's OpenAPI schema."""
     os.environ.setdefault("FETTLE_DEBUG", "1")
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"  # whatever settings the caller, such as a test, runs on
     import django
 
     django.setup()

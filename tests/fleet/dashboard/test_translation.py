@@ -116,6 +116,7 @@ def test_collecting_the_messages_again_adds_none(tmp_path: Path) -> None:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=skip)
     shutil.copy(ROOT / "manage.py", tmp_path)
     environment = {**os.environ, "FETTLE_DEBUG": "1", "PYTHONWARNINGS": "ignore", "FETTLE_DATA": str(tmp_path / "data")}
+    environment["DJANGO_SETTINGS_MODULE"] = "config.settings"
     subprocess.run([sys.executable, "manage.py", "makemessages"], cwd=tmp_path, env=environment, check=True, capture_output=True)
 
     again = read(tmp_path / PO.relative_to(ROOT))
