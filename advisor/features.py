@@ -50,13 +50,17 @@ def features(
     from_start: bool = False,
     min_samples: int = MIN_SAMPLES,
     min_coverage: float = MIN_COVERAGE,
+    min_s: float = 0.0,
 ) -> Frames:
-    """The features of every GPU, job and node of `window`; see `samples.Span` for patience_s and from_start."""
+    """The features of every GPU, job and node of `window`; see `samples.Span` for patience_s and from_start.
+
+    A GPU of which less than `min_samples`, `min_coverage` or `min_s` seconds is left to judge is not evaluated.
+    """
     facts = facts_of(window)
     part = judged(window, facts, Span(patience_s, from_start))
     gpu = facts.join(_of_samples(part.samples), on="gpu", how="left").join(_of_holders(part.holders), on="gpu", how="left")
     gpu = gpu.join(_of_host(window, facts, gpu), on="node", how="left")
-    gpu = _derived(gpu, min_samples, min_coverage)
+    gpu = _derived(gpu, min_samples, min_coverage, min_s)
     gpu = bottleneck.with_shares(gpu)
     gpu = _beside_peers(gpu)
     job = bottleneck.of_jobs(gpu)
@@ -208,7 +212,7 @@ def _of_host(window: Window, facts: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataF
     )
 
 
-def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float) -> pl.DataFrame:
+def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float, min_s: float) -> pl.DataFrame:
     """Ratios and judgements that need several columns."""
     busy = pl.col("busy")
     length = pl.col("until_t") - pl.col("from_t")
@@ -256,9 +260,12 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float) -> pl.Dat
     )
     return gpu.with_columns(
         **{f"{name}_when_busy": whole.then(pl.col(name) / busy).clip(0, 1) for name in bottleneck.UNITS},
-        evaluated=((pl.col("samples") >= min_samples) & (pl.col("coverage") >= min_coverage) & busy.is_not_null()).fill_null(
-            False
-        ),
+        evaluated=(
+            (pl.col("samples") >= min_samples)
+            & (pl.col("coverage") >= min_coverage)
+            & (pl.col("window_s") >= min_s)
+            & busy.is_not_null()
+        ).fill_null(False),
     )
 
 

@@ -14,6 +14,8 @@ from wire.recording import Recording
 MIN_SAMPLES: Final = 2
 MIN_COVERAGE: Final = 0.5
 """A recording is short and cannot be waited for: with few samples its confidence is lowered instead of saying nothing."""
+MIN_S: Final = 3.0
+"""Less than that is the end of a program as likely as its work: processes let go of workers and memory for 1 to 2 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,19 @@ class Judgement:
 
 def judge(recording: Recording, patience_s: float = 2.0) -> Judgement:
     """The diagnosis and findings of the steady part of `recording`; RecordingError when a sample cannot be one."""
-    frames = features(from_recording(recording), patience_s, from_start=True, min_samples=MIN_SAMPLES, min_coverage=MIN_COVERAGE)
+    frames = features(
+        from_recording(recording),
+        patience_s,
+        from_start=True,
+        min_samples=MIN_SAMPLES,
+        min_coverage=MIN_COVERAGE,
+        min_s=MIN_S,
+    )
     evaluation = evaluate(load(), frames)
     jobs = [diagnosis for diagnosis in diagnose(frames) if diagnosis.scope == "job"]
     if not jobs:
         nothing = Diagnosis("job", recording.name, None, {}, "low")
-        return Judgement(recording.name, nothing, evaluation, 0.0, _why_nothing(recording))
+        return Judgement(recording.name, nothing, evaluation, 0.0, _why_nothing(recording, patience_s))
     row = frames.job.row(0, named=True)
     note = None
     if row["free"]:
@@ -59,7 +68,10 @@ def judge(recording: Recording, patience_s: float = 2.0) -> Judgement:
     return Judgement(recording.name, jobs[0], evaluation, round(float(row["window_s"] or 0.0), 2), note)
 
 
-def _why_nothing(recording: Recording) -> str:
+def _why_nothing(recording: Recording, patience_s: float) -> str:
     if not any(sample.gpus for sample in recording.samples):
         return "The recording has no reading of any GPU."
-    return f"Too few samples to judge: at least {MIN_SAMPLES} after the program's start-up are needed."
+    return (
+        f"Too little is left to judge after start-up and {patience_s:g} s of warm-up: at least {MIN_S:g} s and {MIN_SAMPLES} samples"
+        " are needed. Record for longer, or leave less warm-up out (--patience)."
+    )

@@ -248,7 +248,7 @@ def _cuts(gpu: pl.DataFrame, rows: pl.DataFrame, span: Span) -> pl.DataFrame:
     return seen.join(_first_sustained(alive), on="gpu", how="left").select(
         "gpu",
         start_t=pl.when("began")
-        .then(pl.min_horizontal(pl.coalesce("sustained_t", "held_t", "first_t") + span.patience_s, at_most))
+        .then(pl.coalesce("sustained_t", "held_t", "first_t") + span.patience_s)
         .when("late")
         .then(pl.min_horizontal(pl.col("sustained_t"), at_most)),
         end_t=pl.when("ended").then("until_t"),

@@ -28,9 +28,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0 <= value <= 86_400:
-        raise argparse.ArgumentTypeError("seconds from 0 to 86400")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to 86400")
     return value
 
 
@@ -57,8 +60,10 @@ def lines(judgement: "Judgement") -> list[str]:
     """The judgement as text for a terminal."""
     diagnosis = judgement.diagnosis
     out = [
-        f"{judgement.recording}: bottleneck {diagnosis.bottleneck or 'unknown'}"
-        f" ({diagnosis.confidence} confidence, {judgement.window_s:.0f} s judged)"
+        f"{judgement.recording}: bottleneck {diagnosis.bottleneck} ({diagnosis.confidence} confidence,"
+        f" {judgement.window_s:.0f} s judged)"
+        if diagnosis.bottleneck
+        else f"{judgement.recording}: not judged"
     ]
     for name, share in sorted(diagnosis.shares.items(), key=lambda item: -item[1]):
         if share >= 0.005:
@@ -70,7 +75,7 @@ def lines(judgement: "Judgement") -> list[str]:
         out += ["", "Nothing to change: no rule found anything."]
     for number, finding in enumerate(findings, start=1):
         out += ["", *_finding(number, finding)]
-    skipped = sorted({gap.rule for gap in judgement.evaluation.not_evaluated})
+    skipped = sorted({gap.rule for gap in judgement.evaluation.not_evaluated if gap.missing != ("samples",)})
     if skipped:
         out += ["", f"Not evaluated for lack of readings: {', '.join(skipped)}."]
     return out

@@ -73,6 +73,28 @@ def test_it_says_so_when_there_is_nothing_to_change(capsys: pytest.CaptureFixtur
     assert "Nothing to change" in out
 
 
+@pytest.mark.parametrize("patience", ["14", "15", "16.5", "20", "86400"])
+def test_it_judges_no_end_of_a_program(capsys: pytest.CaptureFixture[str], patience: str) -> None:
+    """Where patience leaves less than three seconds there is no bottleneck and nothing to do, least of all cancelling the job."""
+    path = RECORDINGS / "fp32_train.jsonl.gz"
+    said = json.loads(advise(capsys, path, "--json", "--patience", patience)[1])
+    code, out, _err = advise(capsys, path, "--patience", patience)
+
+    assert (said["bottleneck"], said["findings"], said["shares"]) == (None, [], {})
+    assert said["note"].startswith("Too little is left to judge after start-up")
+    assert (code, out) == (0, f"fp32_train: not judged\n\n{said['note']}\n")
+
+
+@pytest.mark.parametrize("patience", ["abc", "-1", "nan", "inf", "1e9", ""])
+def test_it_says_in_words_what_is_no_patience(capsys: pytest.CaptureFixture[str], patience: str) -> None:
+    """The value and what belongs there."""
+    with pytest.raises(SystemExit) as caught:
+        main(["advise", "x", f"--patience={patience}"])
+
+    assert caught.value.code == 2
+    assert f"argument --patience: {patience!r} is not a number of seconds from 0 to 86400\n" in capsys.readouterr().err
+
+
 def test_it_explains_a_gpu_that_was_never_used(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Nobody held the GPU: idle, with an explanation and no finding."""
     path = tmp_path / "unused.jsonl"
