@@ -4,6 +4,7 @@ Colours are left to the page (`meta.slot` names one of its series colours), so t
 dashes tell lines apart where colour does not.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -105,7 +106,22 @@ def _axis(values: Iterable[tuple[str, pl.Series]]) -> FigureDict:
         peak = series.max()
         top = max(top, form.top or 0, float(peak) * form.scale if isinstance(peak, int | float) else 0)
     top *= 1.04
-    return {"range": [0, top], "tickformat": form.tick, "ticksuffix": form.suffix, "rangemode": "tozero", "fixedrange": True}
+    return {
+        "range": [0, top],
+        "tickmode": "linear",  # of its own: a second axis would else take the first one's places, and read 566 and 1,131 MHz
+        "tick0": 0,
+        "dtick": even_step(top),
+        "tickformat": form.tick,
+        "ticksuffix": form.suffix,
+        "rangemode": "tozero",
+        "fixedrange": True,
+    }
+
+
+def even_step(top: float) -> float:
+    """The distance of an axis's ticks from 0 to `top`: 1, 2 or 5 times a power of ten, for three to six of them."""
+    power = 10.0 ** math.floor(math.log10(top / 3))
+    return float(f"{next(step * power for step in (5, 2, 1) if top / (step * power) >= 3):.6g}")
 
 
 def _layout(start: int, end: int, **axes: FigureDict) -> FigureDict:
@@ -165,8 +181,9 @@ def evidence_figure(
         {"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 1, "dash": "dash"}}
         for _, at in moments
     ]
+    layout["legend"] |= {"y": 1.12}  # between it and the lines stand the moments' names
     layout["annotations"] = [
-        {"x": at, "yref": "paper", "y": 1, "yanchor": "top", "xanchor": side, "showarrow": False, "text": name}
+        {"x": at, "yref": "paper", "y": 1, "yanchor": "bottom", "xanchor": side, "showarrow": False, "text": name}
         for (name, at), side in zip(moments, sides, strict=True)
     ]
     return {"data": data, "layout": layout}

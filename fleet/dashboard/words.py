@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from django.utils.text import capfirst
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
 
 SEVERITY: Final = {
     "critical": pgettext_lazy("severity", "critical"),
@@ -117,6 +117,7 @@ REFUSAL: Final = {
 NOT_MEASURED: Final = _("not measured")
 UNKNOWN_SINCE: Final = _("unknown since")
 NEVER_SEEN: Final = _("never heard of")
+UNJUDGED: Final = _("No sample comes: what holds it back now is unknown.")
 NO_NEW_SAMPLE: Final = _("no sample in the last 30 seconds")
 POWER_FROM: Final = _("sum over {from} of {of} GPUs")
 SILENT: Final = _("{total} silent")
@@ -220,8 +221,8 @@ FEATURE: Final = {
     "children_cores": _("Cores used by helper processes"),
     "copy_rate_share": _("PCIe rate while copying, of the link"),
     "cores": _("CPU cores of the node"),
-    "disk_read_bytes_per_s": _("Disk reads"),
-    "disk_write_bytes_per_s": _("Disk writes"),
+    "disk_read_bytes_per_s": _("Reads from all disks of the host"),
+    "disk_write_bytes_per_s": _("Writes that reached disks, whole host"),
     "dram_active_when_busy": _("DRAM active while busy"),
     "ecc_uncorrected_new": _("New uncorrected ECC errors"),
     "ecc_uncorrected_volatile": _("Uncorrected ECC errors since driver load"),
@@ -279,7 +280,7 @@ FEATURE: Final = {
     "warmer_than_peers_c": _("Above the node's median temperature"),
     "window_s": _("Length of the window"),
     "working_gpus": _("GPUs that work"),
-    "write_bytes_per_s": _("Writes of the process"),
+    "write_bytes_per_s": _("Writes of the process, page cache included"),
     "xid": _("XID code"),
     "xid_events": _("XID events"),
 }
@@ -294,6 +295,14 @@ def evidence(name: str) -> str:
         if f"{scope}.{name}" in METRIC:
             return metric(name, scope)
     return name.replace("_", " ")
+
+
+def source(text: str) -> str:
+    """A source as a reader sees it: a recording's name stays, the words around it are of the reader's language."""
+    for word, told in (("recordings ", _("recordings {names}")), ("recording ", _("recording {names}"))):
+        if text.startswith(word):
+            return str(told).replace("{names}", text.removeprefix(word).replace(" and ", f" {gettext('and')} "))
+    return gettext(text) if text == "measured" else text
 
 
 def word(words: Mapping[str, object], slug: str) -> str:

@@ -1,11 +1,15 @@
 // The GPU page: live values, and the charts of the last hours, asked for anew every ten seconds.
 import { draw } from "./charts.js";
-import { connect, fill, state } from "./live.js";
+import { connect, fill, state, UNKNOWN_S } from "./live.js";
 
 const now = document.getElementById("now");
 connect({ subscribe: "gpu", id: Number(now.dataset.gpu) }, (frame) => {
   fill(now, frame.metrics, frame.age_s);
   state(frame.age_s, frame.t);
+  if (frame.age_s === null) return;
+  const unjudged = document.getElementById("unjudged");
+  if (unjudged) unjudged.hidden = frame.age_s <= UNKNOWN_S;
+  document.getElementById("verdict")?.classList.toggle("past", frame.age_s > UNKNOWN_S);
 });
 
 const charts = document.getElementById("charts");

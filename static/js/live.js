@@ -56,6 +56,7 @@ export function fill(root, values, age) {
   root.classList.toggle("stale", age === null || age > STALE_S);
   if (age === null) return; // the server has heard nothing since it started: what the page knew stays, greyed
   const unknown = age > UNKNOWN_S;
+  root.classList.toggle("unknown", unknown);
   for (const cell of root.querySelectorAll("[data-metric]")) {
     if (unknown) put(cell, null, root.closest("[data-unknown]").dataset.unknown);
     else if (cell.dataset.metric in values) put(cell, values[cell.dataset.metric]);

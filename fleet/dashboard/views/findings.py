@@ -81,6 +81,7 @@ def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
             ],
             "change": [{"line": row, "kind": words.word(words.CHANGE_KIND, row.kind)} for row in shown.text.change],
             "history": history(found),
+            "sources": [words.source(source) for source in shown.text.sources],
             "steps": [(slug, STEPS[slug]) for slug in MOVES.get(found.advice, ())] if found.resolved_at is None else [],
             "may_decide": request.user.has_perm("findings.change_finding"),
         },

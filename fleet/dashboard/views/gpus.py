@@ -41,6 +41,7 @@ def gpu(request: HttpRequest, gpu_id: int) -> HttpResponse:
             "now": cells.cells("gpu", cells.GPU_COLUMNS, row or None, cells.reasons(absences), found.pk, stale),
             "diagnosis": diagnosis(getattr(found, "diagnosis", None)),
             "charts": charts.GPU_CHARTS,
+            "unjudged": words.UNJUDGED,
             "spans": [(minutes, duration(minutes * 60)) for minutes in SPANS],
             "hour": HOUR,
             "absences": cells.absence_rows(absences),

@@ -23,7 +23,8 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     found = get_object_or_404(Node, name=name)
     gpus = list(
         found.gpus.select_related("diagnosis").annotate(
-            open_findings=Count("findings", filter=Q(findings__resolved_at=None, findings__condition__in=("firing", "noisy")))
+            firing=Count("findings", filter=Q(findings__resolved_at=None, findings__condition="firing")),
+            noisy=Count("findings", filter=Q(findings__resolved_at=None, findings__condition="noisy")),
         )
     )
     absences = list(cells.open_absences(found.pk))
@@ -42,7 +43,9 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             "host": host_cells(found, absences, stale),
             "processes": [] if stale else process_rows(gpus),
             "findings": grouped(found.findings.filter(OPEN)),
+            "noisy_means": words.NOISY_MEANS,
             "events": event_rows(found),
+            "why_no_gpu": "" if any(gpu.present for gpu in gpus) else why_no_gpu(found),
             "absences": cells.absence_rows(absences, len(gpus)),
             "refusals": [
                 {"row": row, "means": words.word(words.REFUSAL, row.code)}
@@ -69,7 +72,9 @@ def gpu_rows(gpus: Sequence[Gpu], newest: dict[int, readings.Row], absences: lis
                 "cells": cells.cells("gpu", cells.GPU_COLUMNS, row, why, gpu.pk, silent),
                 "bottleneck": words.word(words.BOTTLENECK, diagnosis.bottleneck) if diagnosis else None,
                 "slug": diagnosis.bottleneck if diagnosis else "",
-                "findings": getattr(gpu, "open_findings", 0),
+                "unjudged": words.UNJUDGED,
+                "findings": getattr(gpu, "firing", 0),
+                "noisy": getattr(gpu, "noisy", 0),
             }
         )
     return rows
@@ -98,6 +103,12 @@ def process_rows(gpus: Sequence[Gpu]) -> list[dict[str, Any]]:
     index = {gpu.pk: gpu.index for gpu in gpus}
     rows = readings.processes(list(index))
     return [row | {"indices": sorted(index[gpu] for gpu in row["gpus"])} for row in rows]
+
+
+def why_no_gpu(node: Node) -> str:
+    """What the agent said last of the driver, in its own words; empty where it said nothing."""
+    said = node.events.filter(kind="driver", gpu=None).values_list("text", flat=True).first()
+    return said or ""
 
 
 def event_rows(node: Node) -> list[dict[str, Any]]:

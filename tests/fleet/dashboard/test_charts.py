@@ -1,6 +1,7 @@
 """Figures: gaps stay gaps, absent lines are left out, units are scaled once."""
 
 import polars as pl
+import pytest
 from plotly.graph_objects import Figure
 
 from fleet.dashboard import charts
@@ -67,6 +68,27 @@ def test_every_charted_metric_is_in_the_registry_with_a_known_form() -> None:
     assert len({chart.slug for chart in charts.GPU_CHARTS}) == len(charts.GPU_CHARTS)
 
 
+@pytest.mark.parametrize(
+    ("top", "step"), [(2059.2, 500), (1.04, 0.2), (146, 20), (728, 200), (90, 20), (62.5, 20), (1.04e-9, 2e-10), (3.1, 1)]
+)
+def test_ticks_stand_at_round_numbers(top: float, step: float) -> None:
+    """A clock axis reads 500 and 1,000 MHz, not 566 and 1,131."""
+    assert charts.even_step(top) == pytest.approx(step)
+    assert 3 <= top / charts.even_step(top) <= 8
+
+
+def test_each_axis_has_ticks_of_its_own() -> None:
+    """Plotly lays a second axis's ticks where the first one's are, unless told."""
+    frame = pl.DataFrame({"ts": [0], "power_w": [692.0], "sm_clock_mhz": [1980.0]})
+
+    layout = charts.gpu_figures(frame, 0, 10, 10)["power"]["layout"]
+
+    assert [(layout[axis]["tickmode"], layout[axis]["dtick"]) for axis in ("yaxis", "yaxis2")] == [
+        ("linear", 200),
+        ("linear", 500),
+    ]
+
+
 def test_evidence_has_one_line_an_entity_and_marks_the_moments() -> None:
     """Eight GPUs are eight lines, told apart by dash and colour slot."""
     lines = [(f"GPU {index}", pl.DataFrame({"ts": [0], "sm_active": [0.1 * index]})) for index in range(3)]
@@ -76,6 +98,7 @@ def test_evidence_has_one_line_an_entity_and_marks_the_moments() -> None:
     assert [trace["name"] for trace in figure["data"]] == ["GPU 0", "GPU 1", "GPU 2"]
     assert len({trace["line"]["dash"] for trace in figure["data"]}) == 3
     assert figure["layout"]["annotations"][0]["text"] == "opened"
+    assert figure["layout"]["annotations"][0]["yanchor"] == "bottom"  # above the lines, not among them
     assert figure["layout"]["shapes"][0]["x0"] == "1970-01-01 00:00:10"
 
 

@@ -270,6 +270,33 @@ def test_nothing_of_a_silent_node_is_shown_as_true_now(viewer: Client) -> None:
     assert "Unknown: the node is silent." in text(viewer, "/nodes/n/")
 
 
+def test_the_bottleneck_of_a_silent_gpu_is_unknown(viewer: Client) -> None:
+    """What held it back before it fell silent is history, on the node's page and on its own."""
+    node = make_node("n", 1, seen_s_ago=300)
+    gpu = node.gpus.get()
+    diagnose(gpu, "compute")
+
+    assert 'class="stale unknown"' in text(viewer, "/nodes/n/")
+    page = text(viewer, f"/gpus/{gpu.pk}/")
+    assert 'class="verdict past"' in page
+    assert "what holds it back now is unknown" in page
+    assert "no longer of now" in page
+
+
+def test_a_node_whose_driver_is_not_read_says_why_where_its_gpus_would_stand(viewer: Client) -> None:
+    """“Nothing is absent” would be the opposite of the truth."""
+    node = make_node("n", 0)
+    write_host(node)
+    said = {"node": node, "boot": "b", "kind": "driver"}
+    Event.objects.create(**said, seq=0, text="The driver answers again.", observed_at=timezone.now() - timedelta(hours=1))
+    Event.objects.create(**said, seq=1, text="No GPU is read: the NVIDIA driver is not loaded", observed_at=timezone.now())
+    notice = text(viewer, "/nodes/n/").split('class="notice"')[1].split("</div>")[0]
+
+    assert "No GPU is read on this node." in notice
+    assert "the NVIDIA driver is not loaded" in notice
+    assert "Nothing is absent" not in text(viewer, "/nodes/n/")
+
+
 def test_a_node_never_heard_of_has_a_page(viewer: Client) -> None:
     """Enrolled, hello said, nothing stored yet."""
     make_node("n", 0, seen_s_ago=None)

@@ -2,6 +2,8 @@
 
 import typing
 
+from django.utils import translation
+
 from advisor.finding import SEVERITIES, Bottleneck, ChangeKind, Confidence, Scope
 from advisor.rule import load
 from fleet.dashboard import words
@@ -37,6 +39,21 @@ def test_every_feature_that_a_rule_shows_has_a_label() -> None:
 
     assert {name for name in shown if words.evidence(name) == name.replace("_", " ")} == set()
     assert set(words.FEATURE) - shown == {"xid", "xid_events"}
+
+
+def test_writes_of_a_process_and_of_disks_are_told_apart() -> None:
+    """6.69 GB/s into the page cache beside 3.74 kB/s on disks is no contradiction, and reads as none."""
+    assert "page cache" in words.evidence("write_bytes_per_s")
+    assert "whole host" in words.evidence("disk_write_bytes_per_s")
+
+
+def test_a_source_that_is_a_recording_is_named_in_the_readers_language() -> None:
+    """Titles of documents stay as they are."""
+    with translation.override("zh-hans"):
+        told = [words.source(text) for text in ("recording leak", "recordings a and b", "docs.nvidia.com/deploy/mps")]
+
+    assert told == ["录制数据 leak", "录制数据 a 和 b", "docs.nvidia.com/deploy/mps"]
+    assert words.source("recording leak") == "recording leak"
 
 
 def test_a_slug_that_nobody_named_is_shown_as_it_is() -> None:
