@@ -13,7 +13,7 @@ import polars as pl
 from advisor import bottleneck
 from advisor.bottleneck import SHARES
 from advisor.frames import Window
-from advisor.samples import HELD_BYTES, Span, complete, facts_of, judged
+from advisor.samples import ACTIVE, HELD_BYTES, Span, complete, facts_of, judged
 
 MIN_SAMPLES: Final = 20
 MIN_COVERAGE: Final = 0.8
@@ -245,7 +245,8 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float, min_s: fl
         seconds_to_full=pl.when(pl.col("mem_growth_bytes_per_s") > 0).then(
             (total - pl.col("mem_used_last_bytes")).clip(0) / pl.col("mem_growth_bytes_per_s")
         ),
-        free=(pl.col("processes") == 0) & (pl.col("mem_used_max_bytes").fill_null(0) < HELD_BYTES),
+        # what works is not free, whoever could not be named
+        free=(pl.col("processes") == 0) & (pl.col("mem_used_max_bytes").fill_null(0) < HELD_BYTES) & (busy.fill_null(0) < ACTIVE),
         power_share=pl.col("power_w") / pl.col("power_limit_w"),
         sm_clock_ratio=pl.col("sm_clock_mhz") / pl.col("sm_clock_max_mhz"),
         sm_clock_p95_ratio=pl.col("sm_clock_p95_mhz") / pl.col("sm_clock_max_mhz"),

@@ -62,9 +62,11 @@ def judge(recording: Recording, patience_s: float = 2.0) -> Judgement:
     row = frames.job.row(0, named=True)
     note = None
     if row["free"]:
-        note = "No process held a GPU in this recording and nothing ran on one: there is nothing to tune."
+        note = "Nothing ran on a GPU in this recording and no process is known to have held one: there is nothing to tune."
     elif jobs[0].bottleneck == "idle" and not row["working_gpus"]:
         note = "The GPU was held but never used after start-up."
+    elif row["sm_active"] is None and row["power_share"] is None:
+        note = "Of the GPU's units nothing was recorded: utilisation says that something ran, not what limited it."
     return Judgement(recording.name, jobs[0], evaluation, round(float(row["window_s"] or 0.0), 2), note)
 
 

@@ -111,6 +111,34 @@ def test_it_explains_a_gpu_that_was_never_used(capsys: pytest.CaptureFixture[str
     assert said["findings"] == []
 
 
+@pytest.mark.parametrize("beside", [{}, {"pids": {"7": 10**9}}, {"mem_used_bytes": 6 * 10**8}])
+def test_utilisation_alone_is_trusted_little(capsys: pytest.CaptureFixture[str], tmp_path: Path, beside: dict[str, Any]) -> None:
+    """Something ran at 100 %, nobody knows what: low confidence, and no word that nothing ran."""
+    path = tmp_path / "util.jsonl"
+    gpu = {"index": 0, "gpu_util_pct": 100, **beside}
+    process = {"pid": 7, "cpu_pct": 100, "children": 0, "children_cpu_pct": 0}
+    samples = [{"t": k, "gpus": [gpu], "processes": [process] if "pids" in beside else None} for k in range(60)]
+    path.write_text("\n".join(map(json.dumps, [{"recording": 1}, *samples])))
+
+    said = json.loads(advise(capsys, path, "--json")[1])
+
+    assert (said["bottleneck"], said["confidence"]) == ("compute", "low")
+    assert said["note"] == "Of the GPU's units nothing was recorded: utilisation says that something ran, not what limited it."
+    assert not said["findings"]
+
+
+def test_no_utilisation_is_trusted_little_where_memory_is_unknown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Nothing ran; whether anybody held the GPU nobody knows."""
+    path = tmp_path / "zero.jsonl"
+    samples = [{"t": k, "gpus": [{"index": 0, "gpu_util_pct": 0}]} for k in range(60)]
+    path.write_text("\n".join(map(json.dumps, [{"recording": 1}, *samples])))
+
+    said = json.loads(advise(capsys, path, "--json")[1])
+
+    assert (said["bottleneck"], said["confidence"], said["findings"]) == ("idle", "low", [])
+    assert "nothing to tune" in said["note"]
+
+
 def test_it_explains_a_recording_without_any_gpu(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """No reading of a GPU is said in words."""
     path = tmp_path / "none.jsonl"
