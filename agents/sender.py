@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import structs
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
@@ -231,7 +232,7 @@ class _Session:
         lane.hello_at = self._sender.clock.monotonic()
         self._hellos += 1
         self._asked.append(lane)
-        await self._socket.send(encode_text(lane.group.hello))
+        await self._socket.send(encode_text(structs.replace(lane.group.hello, t=self._sender.clock.now())))
 
     async def _write(self) -> None:
         patience = self._sender.clock.monotonic() + WELCOME_S

@@ -65,6 +65,7 @@ class Hello(Struct, frozen=True, kw_only=True, tag="hello", tag_field="type"):
     host_metrics: tuple[str, ...] = ()
     process_metrics: tuple[str, ...] = ()
     recording: str | None = None  # the name of the recording being played; None: a real machine
+    t: float | None = None  # the node's clock as the hello was sent; tells its skew before any batch does
 
 
 class AbsentChange(Struct, frozen=True, array_like=True):

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, TypedDict
 
 from fleet.inventory.models import STALE_AFTER
-from fleet.store.series import store
+from fleet.store import clock
 from wire import metrics
 from wire.metrics import Number, Scope
 
@@ -24,7 +24,7 @@ def latest(gpus: Collection[int]) -> dict[int, Latest]:
     """The newest readings by GPU id; a GPU without any is left out."""
     if not gpus:
         return {}
-    frame = store().latest("gpu", int(time.time()) - LATEST_WITHIN_S, gpus)
+    frame = clock.latest("gpu", int(time.time()) - LATEST_WITHIN_S, gpus)
     names = [metric.name for metric in metrics.sent("gpu") if metric.name in frame.columns]
     return {
         row["entity"]: {"ts": row["ts"], "values": {name: row[name] for name in names}} for row in frame.iter_rows(named=True)
@@ -37,7 +37,7 @@ def columns(
     """`ts` and one list a metric over the whole grid of buckets; null where a bucket holds no value."""
     first = start // step_s * step_s
     grid = list(range(first, end, step_s))
-    frame = store().series(scope, entity, names, start, end, step_s)
+    frame = clock.series(scope, entity, names, start, end, step_s)
     place = {ts: row for row, ts in enumerate(frame.get_column("ts").to_list())}
     answer: dict[str, list[int] | list[Number | None]] = {"ts": grid}
     for name in names:

@@ -6,7 +6,8 @@ import polars as pl
 
 from fleet.findings.content import Rendered
 from fleet.findings.models import Finding
-from fleet.store.series import StoreError, store
+from fleet.store import clock
+from fleet.store.series import StoreError
 from wire.metrics import Scope, of
 
 AROUND_S: Final = 600
@@ -82,6 +83,7 @@ def lines_of(finding: Finding, scope: Scope, metric: str, span: tuple[int, int, 
         gpus = list(finding.gpus.all()[:LINES]) or (list(finding.node.gpus.all()[:LINES]) if finding.node else [])
         things = [(f"GPU {gpu.index}", gpu.pk) for gpu in gpus]
     try:
-        return [(name, store().series(scope, entity, [metric], start, end, step_s)) for name, entity in things]
+        ahead = clock.ahead(scope, [entity for _, entity in things])
+        return [(name, clock.series(scope, entity, [metric], start, end, step_s, ahead=ahead)) for name, entity in things]
     except StoreError:
         return []

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeAlias
 import polars as pl
 
 from fleet.inventory.models import STALE_AFTER, Gpu, Node
-from fleet.store.series import StoreError, store
+from fleet.store import clock
+from fleet.store.series import StoreError
 from wire.metrics import Scope
 
 Row: TypeAlias = dict[str, Any]
@@ -29,7 +30,7 @@ def newest(scope: Scope, entities: Collection[int]) -> dict[int, Row]:
         return {}
     since = int(time.time()) - FRESH_S
     try:
-        frame = store().latest(scope, since, entities)
+        frame = clock.latest(scope, since, entities)
     except StoreError:
         return {}
     return {row["entity"]: row for row in frame.iter_rows(named=True)}
@@ -40,7 +41,7 @@ def processes(gpus: Collection[int]) -> list[Row]:
     if not gpus:
         return []
     try:
-        frame = store().latest("process", int(time.time()) - FRESH_S, gpus)
+        frame = clock.latest("process", int(time.time()) - FRESH_S, gpus)
     except StoreError:
         return []
     found: dict[int, Row] = {}
@@ -65,7 +66,7 @@ def host(node: int) -> Row:
     """The node's newest host row, with counters turned into rates over the last half minute; absent ones None."""
     end = int(time.time()) + 2
     try:
-        frame = store().window("host", end - FRESH_S - 2, end, [node])
+        frame = clock.window("host", end - FRESH_S - 2, end, [node])
     except StoreError:
         return {}
     if frame.is_empty():
@@ -154,7 +155,7 @@ def _read() -> Snapshot:
     nodes = tuple(Node.objects.only("name", "recording", "last_seen_at"))
     gpus = tuple(Gpu.objects.filter(present=True).order_by("node__name", "index").values_list("id", "node_id", "index"))
     try:
-        frame = store().latest("gpu", int(time.time()) - FRESH_S)
+        frame = clock.latest("gpu", int(time.time()) - FRESH_S)
     except StoreError:
         frame = pl.DataFrame()
     keys = {"entity": pl.Int64, "ts": pl.Int64}

@@ -56,7 +56,7 @@ class AbsenceBook:
         impossible = [bad for bad in impossible if bad.node in nodes and (bad.gpu is None or bad.gpu in gpus)]
         try:
             with transaction.atomic():
-                for one in sorted(touched, key=lambda one: one.batch.t):
+                for one in sorted(touched, key=lambda one: one.t):
                     self._declared(one)
                 for bad in impossible:
                     key = (bad.node, bad.gpu, bad.metric)
@@ -84,7 +84,7 @@ class AbsenceBook:
             if key not in named and not open_one.refused and (names_all or _has_value(one, key)):
                 named[key] = None
         for key, reason in named.items():
-            if batch.t < self._changed_at.get(key, 0.0):
+            if one.t < self._changed_at.get(key, 0.0):
                 continue
             known = self._of(session.node).get(key)
             if known is not None and known.refused and reason is None:
@@ -92,10 +92,10 @@ class AbsenceBook:
             if (known.reason if known and not known.refused else None) == reason:
                 continue
             if known is not None:
-                self._close(key, batch.t)
+                self._close(key, one.t)
             if reason is not None:
-                self._open(key, batch.t, reason)
-            self._changed_at[key] = batch.t
+                self._open(key, one.t, reason)
+            self._changed_at[key] = one.t
 
     def _of(self, node: int) -> dict[Key, _Open]:
         known = self._nodes.get(node)

@@ -15,6 +15,7 @@ from django.core.exceptions import ValidationError
 
 from fleet.accounts.models import node_name
 from fleet.ingest.outbox import Outbox
+from fleet.inventory.models import whole_skew
 from wire import metrics
 from wire.codec import WireError
 from wire.messages import PROCESSES, PROTOCOL_VERSION, Batch, Event, GpuFacts, Hello, schema_id
@@ -25,6 +26,7 @@ MAX_GPUS: Final = 256
 OLDEST_T: Final = 1_577_836_800.0
 """2020-01-01: before it a clock was never set (NVML's boot clock reads as 1970)."""
 MAX_AHEAD_S: Final = 60.0
+MAX_SKEW_S: Final = 1e9
 MAX_SEQ: Final = 1 << 53
 BEHIND_S: Final = 600.0
 STEADY_S: Final = 5.0
@@ -63,9 +65,16 @@ class Skew:
     """
 
     value: float | None = None
+    _told: float = 0.0
     _now: float = -math.inf
     _before: float = -math.inf
     _since: float = 0.0
+
+    def hello(self, t: float | None, received: float) -> None:
+        """Take the time of a hello: it is said at once, so even hours are the clock and no backlog."""
+        if t is not None and OLDEST_T <= t <= received + MAX_SKEW_S:
+            self._told = t - received
+            self.learn(t, received)
 
     def learn(self, t: float, received: float) -> None:
         """Take the times of one batch."""
@@ -77,7 +86,12 @@ class Skew:
         # Far behind is a backlog, which catches up, or a clock that is wrong, which stays where it is.
         best = max(self._now, self._before)
         is_steady = self._before > -math.inf and abs(self._now - self._before) < STEADY_S
-        self.value = best if best > -BEHIND_S or is_steady else None
+        self.value = best if best > min(self._told, 0.0) - BEHIND_S or is_steady else None
+
+    @property
+    def whole(self) -> int:
+        """Seconds to take from a time of the node to have it on the server's clock; 0 while nothing is known."""
+        return whole_skew(self.value)
 
 
 @dataclass(slots=True, eq=False)

@@ -31,10 +31,15 @@ class Accepted:
     at: float
     size: int
 
+    @property
+    def t(self) -> float:
+        """The batch's time on the server's clock, moved by whole seconds as readers of the store move its rows."""
+        return self.batch.t - self.session.skew.whole
+
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
-    """A value that was refused. `gpu` is None for the host's."""
+    """A value that was refused at `t` on the server's clock. `gpu` is None for the host's."""
 
     node: int
     node_name: str
@@ -194,7 +199,7 @@ def _gated(
                     sessions[row].node_name,
                     None if scope == "host" else int(entity[row]),
                     name,
-                    float(t[row]),
+                    float(t[row]) - sessions[row].skew.whole,
                 )
                 for row in rows
             )

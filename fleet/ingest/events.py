@@ -154,7 +154,7 @@ def _row(arrived: Arrived) -> Row:
         kind=event.kind,
         code=event.code,
         text=text,
-        observed_at=datetime.fromtimestamp(event.t, UTC),
+        observed_at=datetime.fromtimestamp(event.t - session.skew.whole, UTC),
         received_at=datetime.fromtimestamp(arrived.at, UTC),
     )
 

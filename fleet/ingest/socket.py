@@ -23,9 +23,10 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.db import Error as DatabaseFault
+from msgspec import structs
 
 from fleet.ingest import ledger as ledgers
-from fleet.ingest.accept import MAX_SEQ, Session, check_batch, check_event, check_hello, clean, is_event
+from fleet.ingest.accept import MAX_SEQ, MAX_SKEW_S, Session, Skew, check_batch, check_event, check_hello, clean, is_event
 from fleet.ingest.auth import Credential, Tokens
 from fleet.ingest.columns import Accepted, Chunk
 from fleet.ingest.events import Arrived, EventDesk
@@ -44,7 +45,6 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 HELLO_WITHIN_S: Final = 15.0
 SILENT_S: Final = 10.0
 OVERLAP_S: Final = 2.0
-MAX_SKEW_S: Final = 1e9
 MAX_CONNECTIONS: Final = 8
 """Of one token: an agent has one, and one more while it delivers what an earlier run left behind."""
 BOOKS_S: Final = 3.0
@@ -177,6 +177,7 @@ class Connection:
         self._hello_times: deque[float] = deque(maxlen=MAX_HELLOS_A_MINUTE)
         self._refused_in_a_row = 0
         self._conflict_noted = False
+        self._skew = Skew()  # of the node, whichever boot's batches travel here
 
     async def run(self, receive: Receive) -> None:
         """Read frames until the peer goes, or is closed."""
@@ -256,6 +257,8 @@ class Connection:
 
     async def _hello(self, hello: Hello) -> None:
         layout = check_hello(hello, self.credential.node_name)
+        self._skew.hello(hello.t, self.heard_at)
+        hello = structs.replace(hello, t=None)  # said again, it is the same hello
         key = (hello.boot, layout.schema)
         if self._hellos.get(key) != hello:
             if len(self._hello_times) == MAX_HELLOS_A_MINUTE and self.heard_at - self._hello_times[0] < 60:
@@ -276,6 +279,7 @@ class Connection:
                 gpus=enrolled.gpus,
                 gpu_by_uuid={facts.uuid: pk for facts, pk in zip(hello.gpus, enrolled.gpus, strict=True)},
                 outbox=self.outbox,
+                skew=self._skew,
                 is_first=enrolled.is_new_boot,
             )
         await self.outbox.send(Welcome(schema=layout.schema))

@@ -8,6 +8,14 @@ from django.utils import timezone
 STALE_AFTER = timedelta(seconds=30)
 """Older than this, a node's state is unknown: neither healthy nor idle."""
 
+MIN_SKEW_S = 2.0
+"""A clock that is off by less counts as right."""
+
+
+def whole_skew(skew_s: float | None) -> int:
+    """Seconds by which a clock counts as ahead of the server's, negative where it is behind; 0 where nothing is known."""
+    return 0 if skew_s is None or abs(skew_s) < MIN_SKEW_S else round(skew_s)
+
 
 class Node(models.Model):
     """A machine with GPUs, made when its enrolled agent first says hello."""

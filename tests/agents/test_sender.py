@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -87,6 +88,7 @@ async def test_hello_comes_first_and_acked_batches_leave_the_spool() -> None:
         assert isinstance(server.frames[1], bytes)
         assert (len(server.hellos), seqs(server), len(server.events)) == (1, [0], 1)
         assert one.sender.acked == 2
+        assert server.hellos[0].t == pytest.approx(time.time(), abs=5)
 
 
 async def test_debug_mode_speaks_json() -> None:

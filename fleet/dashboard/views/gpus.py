@@ -13,7 +13,8 @@ from fleet.dashboard.listing import OPEN, line
 from fleet.dashboard.templatetags.units import duration
 from fleet.findings.models import Diagnosis
 from fleet.inventory.models import Gpu
-from fleet.store.series import StoreError, store
+from fleet.store import clock
+from fleet.store.series import StoreError
 
 SPANS: Final = {10: 2, 60: 10, 360: 60, 1440: 240}
 """How many minutes back a chart may look, and the seconds of one bucket there."""
@@ -40,8 +41,8 @@ def gpu(request: HttpRequest, gpu_id: int) -> HttpResponse:
             "recordings": int(bool(found.node.recording)),
             "now": cells.cells("gpu", cells.GPU_COLUMNS, row or None, cells.reasons(absences), found.pk, stale),
             "diagnosis": diagnosis(getattr(found, "diagnosis", None)),
-            "charts": charts.GPU_CHARTS,
             "unjudged": words.UNJUDGED,
+            "charts": charts.GPU_CHARTS,
             "spans": [(minutes, duration(minutes * 60)) for minutes in SPANS],
             "hour": HOUR,
             "absences": cells.absence_rows(absences),
@@ -80,7 +81,7 @@ def series(request: HttpRequest, gpu_id: int) -> JsonResponse:
     end = int(time.time())
     start = end - minutes * 60
     try:
-        frame = store().series("gpu", found.pk, charts.GPU_METRICS, start, end, step_s)
+        frame = clock.series("gpu", found.pk, charts.GPU_METRICS, start, end, step_s)
     except StoreError:
         return JsonResponse({"error": "store"}, status=503)
     why = cells.reasons(row for row in cells.open_absences(found.node_id) if row.gpu_id == found.pk)

@@ -112,7 +112,7 @@ def test_a_page_reads_database_and_store_once(
 
     monkeypatch.setattr(type(store()), "latest", counted)
 
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(5):
         rows = bob.get("/api/v1/gpus/").json()["results"]
     assert [row["latest"]["values"]["power_w"] for row in rows] == [float(number) for number in range(10)]
     assert len(reads) == 1

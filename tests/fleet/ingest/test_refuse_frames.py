@@ -3,11 +3,11 @@
 import json
 import math
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import msgspec
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.serving import Server, eventually
 from tests.speaking import GPU, Agent, batch, each, hello, speak
@@ -257,7 +257,8 @@ async def test_it_closes_over_an_enormous_frame_and_serves_the_next_connection(s
         await agent.say(batch(said, 0, t, {"power_w": 5.0}))
         assert await agent.acked(0)
         await agent.say(batch(said, 1, t + 1, {"power_w": 6.0}))
-        await agent.raw(b"\x00" * 1_500_000)
+        with suppress(ConnectionClosed):  # the close may come before the last of it is sent
+            await agent.raw(b"\x00" * 1_500_000)
         # 1009, unless the reset that the unread rest provokes overtakes the close frame
         assert await agent.until(lambda: agent.closed) in (1009, 1006)
     async with speak(server.agents, token) as agent:

@@ -49,3 +49,15 @@ def test_a_clock_far_behind_is_told_from_a_backlog_by_its_steadiness() -> None:
 
     assert slow.value == -3600
     assert catching_up.value is None
+
+
+def test_a_hello_tells_the_skew_at_once() -> None:
+    """However far it is off: a hello is said as it is sent. A backlog after it changes nothing."""
+    behind = Skew()
+    behind.hello(10_000_000_000.0 - 7200, 10_000_000_000.0)
+    behind.learn(10_000_000_000.0 - 90_000, 10_000_000_001.0)
+    untold = Skew()
+    untold.hello(None, 10_000_000_000.0)
+
+    assert (behind.value, behind.whole) == (-7200, -7200)
+    assert (untold.value, untold.whole) == (None, 0)

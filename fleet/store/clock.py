@@ -1,0 +1,106 @@
+"""Reads on the server's clock; every reader of telemetry that asks for a time reads through here.
+
+Rows carry their node's clock, so that a batch that is sent again finds its own row. Node.clock_skew_s says how far that
+clock is ahead of the server's; by so much the span asked for and the `ts` that come back are moved. A skew of less than
+MIN_SKEW_S is none: estimates tremble, and axes should not.
+
+The calls answer as those of series.py do. `ahead` spares them the query where the caller has asked already.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Final, TypeAlias
+
+import polars as pl
+from django.db.models import Q
+
+from fleet.inventory.models import Gpu, Node, whole_skew
+from fleet.store.series import store
+from wire.metrics import Scope
+
+_TOGETHER_S: Final = 600
+"""Clocks that are within so much of each other are read together."""
+
+Ahead: TypeAlias = Mapping[int, int]
+
+
+def ahead(scope: Scope, entities: Collection[int] | None = None) -> dict[int, int]:
+    """Seconds by which an entity's clock is ahead of the server's (negative: behind), for those whose clock is off."""
+    off = ~Q(clock_skew_s=None) & ~Q(clock_skew_s=0)
+    skews = {node: whole_skew(skew) for node, skew in Node.objects.filter(off).values_list("pk", "clock_skew_s")}
+    skews = {node: skew for node, skew in skews.items() if skew}
+    if scope != "host" and skews:
+        gpus = Gpu.objects.filter(node__in=skews).values_list("pk", "node_id")
+        skews = {gpu: skews[node] for gpu, node in gpus}
+    return skews if entities is None else {entity: skew for entity, skew in skews.items() if entity in entities}
+
+
+def window(
+    scope: Scope,
+    start: int,
+    end: int,
+    entities: Collection[int] | None = None,
+    metrics: Collection[str] | None = None,
+    *,
+    ahead: Ahead | None = None,
+) -> pl.DataFrame:
+    """Raw rows with start <= ts < end, ordered by key, as Series.window answers."""
+    skews = _known(scope, entities, ahead)
+    frame = store().window(scope, start, end, _in_time(entities, skews), metrics)
+    if not skews:
+        return frame
+    parts = [_without(frame, skews)]
+    for group in _groups(skews):
+        part = store().window(scope, start + min(group.values()), end + max(group.values()), list(group), metrics)
+        parts.append(_moved(part, group).filter(pl.col("ts").is_between(start, end, closed="left")))
+    return pl.concat(parts, how="diagonal_relaxed").sort("entity", *(["pid"] if scope == "process" else []), "ts")
+
+
+def latest(scope: Scope, since: int, entities: Collection[int] | None = None, *, ahead: Ahead | None = None) -> pl.DataFrame:
+    """The newest row of each entity with ts >= since, as Series.latest answers."""
+    skews = _known(scope, entities, ahead)
+    frame = store().latest(scope, since, _in_time(entities, skews))
+    if not skews:
+        return frame
+    parts = [_without(frame, skews)]
+    for group in _groups(skews):
+        part = _moved(store().latest(scope, since + min(group.values()), list(group)), group)
+        parts.append(part.filter(pl.col("ts") >= since))
+    return pl.concat(parts, how="diagonal_relaxed")
+
+
+def series(
+    scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int, *, ahead: Ahead | None = None
+) -> pl.DataFrame:
+    """One entity in buckets, as Series.series answers. Buckets stay whole, so times are right to half a bucket."""
+    skew = _known(scope, (entity,), ahead).get(entity, 0)
+    moved = round(skew / step_s) * step_s
+    frame = store().series(scope, entity, metrics, start + moved, end + moved, step_s)
+    return frame.with_columns(pl.col("ts") - moved) if moved else frame
+
+
+def _known(scope: Scope, entities: Collection[int] | None, given: Ahead | None) -> Ahead:
+    if given is None:
+        return ahead(scope, entities)
+    return given if entities is None else {entity: skew for entity, skew in given.items() if entity in entities}
+
+
+def _in_time(entities: Collection[int] | None, skews: Ahead) -> Collection[int] | None:
+    return entities if entities is None or not skews else [entity for entity in entities if entity not in skews]
+
+
+def _without(frame: pl.DataFrame, skews: Ahead) -> pl.DataFrame:
+    return frame.filter(~pl.col("entity").is_in(list(skews)))
+
+
+def _groups(skews: Ahead) -> list[dict[int, int]]:
+    """The entities in groups that one read can serve without reading hours for the sake of one of them."""
+    groups: dict[int, dict[int, int]] = defaultdict(dict)
+    for entity, skew in skews.items():
+        groups[skew // _TOGETHER_S][entity] = skew
+    return list(groups.values())
+
+
+def _moved(frame: pl.DataFrame, skews: Ahead) -> pl.DataFrame:
+    off = pl.col("entity").replace_strict(list(skews), list(skews.values()), return_dtype=pl.Int64)
+    return frame.with_columns((pl.col("ts") - off).cast(frame.schema["ts"]))
