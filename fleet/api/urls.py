@@ -4,7 +4,7 @@ from django.urls import path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.routers import SimpleRouter
 
-from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, SeriesView
+from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, NothingView, SeriesView
 
 router = SimpleRouter()
 router.register("nodes", NodeViewSet)
@@ -16,4 +16,6 @@ urlpatterns = [
     path("series/", SeriesView.as_view(), name="series"),
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("docs/", SpectacularSwaggerSplitView.as_view(), name="docs"),
+    path("", NothingView.as_view()),
+    path("<path:rest>/", NothingView.as_view()),  # last; a path without the slash is led to one with it
 ]

@@ -128,3 +128,13 @@ class SeriesView(APIView):
         return Response(
             readings.columns(asked["scope"], asked["entity"], asked["metrics"], asked["start"], asked["end"], asked["step_s"])
         )
+
+
+@extend_schema(exclude=True)
+class NothingView(APIView):
+    """Answers every other path under /api/v1/ as the API answers: JSON, and 404 once the caller is known."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Check who calls as any view does, then say that nothing is here, whatever the method."""
+        super().initial(request, *args, **kwargs)
+        raise NotFound("Nothing is here; /api/v1/schema/ and /api/v1/docs/ list what is.")

@@ -1,10 +1,11 @@
 """Findings as lists: which are open, filtered, grouped so that eight GPUs of one node are one line."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Case, CharField, Count, F, Max, Q, QuerySet, Value, When
 
 from advisor.finding import SEVERITIES
 from fleet.dashboard import words
@@ -29,6 +30,8 @@ class Line:
     condition_means: str = ""
     advice: str = ""
     gpus: tuple[int, ...] = ()  # their indices
+    since: datetime | None = None
+    members: tuple["Line", ...] = ()  # each finding by itself, where the line stands for several
 
 
 def line(finding: Finding, with_gpus: bool = False) -> Line:
@@ -42,6 +45,7 @@ def line(finding: Finding, with_gpus: bool = False) -> Line:
         condition_means=str(words.NOISY_MEANS) if finding.condition == "noisy" else "",
         advice=words.word(words.ADVICE, finding.advice),
         gpus=tuple(sorted(gpu.index for gpu in finding.gpus.all())) if with_gpus else (),
+        since=finding.opened_at,
     )
 
 
@@ -67,14 +71,62 @@ def severity_counts() -> tuple[list[dict[str, Any]], int]:
     ], noisy
 
 
+def _where() -> Case:
+    """What tells targets of no single node apart; of one node's findings the node is enough."""
+    return Case(When(node=None, then=F("target")), default=Value(""), output_field=CharField())
+
+
+GROUP: Final = ("rule", "node", "severity", "condition", "where")
+
+
+def groups(findings: QuerySet[Finding]) -> "QuerySet[Finding, dict[str, Any]]":
+    """One row for each rule, node, severity and condition, strongest first, with how many findings it stands for."""
+    rows: QuerySet[Finding, dict[str, Any]] = (
+        findings.order_by()
+        .annotate(where=_where())
+        .values(*GROUP, "severity_rank")
+        .annotate(total=Count("id", distinct=True), strongest=Max("recoverable"))
+        .order_by("-severity_rank", "-strongest", "rule", "node__name", "condition", "where")
+    )
+    return rows
+
+
+def opened(findings: QuerySet[Finding], rows: Sequence[Mapping[str, Any]]) -> list[Line]:
+    """The rows of `groups` as lines, each with its `members`."""
+    wanted = Q(pk__in=())
+    for row in rows:
+        wanted |= Q(**{name: row[name] for name in GROUP if name != "where" and row[name] is not None}, where=row["where"])
+    found: dict[tuple[Any, ...], list[Finding]] = {}
+    for finding in findings.annotate(where=_where()).filter(wanted).select_related("node").prefetch_related("gpus"):
+        where = "" if finding.node_id else finding.target
+        found.setdefault((finding.rule, finding.node_id, finding.severity, finding.condition, where), []).append(finding)
+    return [
+        gathered(members) for row in rows if (members := found.get((row["rule"], row["node"], *(row[key] for key in GROUP[2:]))))
+    ]
+
+
+def gathered(findings: Sequence[Finding]) -> Line:
+    """One line for findings of one kind, the strongest first; several become its members, in the order of their GPUs."""
+    first = line(findings[0], with_gpus=True)
+    first.total = len(findings)
+    first.since = min(finding.opened_at for finding in findings)
+    if first.total > 1:
+        members = [line(finding, with_gpus=True) for finding in findings]
+        first.members = tuple(sorted(members, key=lambda member: (member.gpus, member.finding.target)))
+        first.gpus = tuple(sorted({gpu for member in members for gpu in member.gpus}))
+        first.advice = ", ".join(dict.fromkeys(member.advice for member in first.members))
+    return first
+
+
 FILTERS: Final = ("severity", "rule", "node", "condition")
+STATES: Final = ("open", "resolved", "all")
 
 
 def filtered(asked: Mapping[str, str]) -> tuple[QuerySet[Finding], dict[str, str]]:
     """The findings that the query string asks for, and the filters that were understood."""
     chosen = {name: asked.get(name, "").strip() for name in FILTERS}
     state = asked.get("state", "open")
-    chosen["state"] = state if state in ("open", "resolved", "all") else "open"
+    chosen["state"] = state if state in STATES else "open"
     findings = Finding.objects.all()
     if chosen["state"] == "open":
         findings = findings.filter(resolved_at=None)

@@ -3,7 +3,7 @@
 from django.contrib.auth import views as auth
 from django.urls import include, path
 
-from fleet.dashboard.views import findings, gpus, nodes, overview
+from fleet.dashboard.views import findings, gpus, icon, nodes, overview
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -15,6 +15,7 @@ urlpatterns = [
     path("findings/<int:finding_id>/", findings.finding, name="finding"),
     path("findings/<int:finding_id>/evidence.json", findings.evidence, name="finding-evidence"),
     path("findings/<int:finding_id>/decide/", findings.decide, name="finding-decide"),
+    path("favicon.ico", icon.favicon),
     path("login/", auth.LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True), name="login"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),
     path("i18n/", include("django.conf.urls.i18n")),

@@ -1,11 +1,12 @@
 """Findings: the list with its filters, one in full with its evidence, and what people decide about it."""
 
 import time
+from collections.abc import Collection
 from typing import Any, Final
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required, permission_required
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext, pgettext_lazy
@@ -15,7 +16,7 @@ from advisor.finding import SEVERITIES
 from fleet.accounts.models import User
 from fleet.dashboard import charts, words
 from fleet.dashboard.evidence import charted, lines_of, span_of
-from fleet.dashboard.listing import filtered, line
+from fleet.dashboard.listing import STATES, filtered, groups, line, opened
 from fleet.findings.lifecycle import MOVES, MoveError, advise_transition
 from fleet.findings.models import CONDITIONS, Finding
 from fleet.inventory.models import Node
@@ -28,7 +29,16 @@ A_PAGE = 50
 def findings(request: HttpRequest) -> HttpResponse:
     """The page `/findings/`."""
     found, chosen = filtered(request.GET.dict())
-    page = Paginator(found.select_related("node").prefetch_related("gpus"), A_PAGE).get_page(request.GET.get("page"))
+    number = request.GET.get("page")
+    page: Page[Any]
+    if chosen["state"] == "open":  # eight GPUs of one node are one row that opens
+        page = Paginator(groups(found), A_PAGE).get_page(number)
+        lines = opened(found, list(page.object_list))
+    else:
+        page = Paginator(found.select_related("node").prefetch_related("gpus"), A_PAGE).get_page(number)
+        lines = [line(finding, with_gpus=True) for finding in page.object_list]
+    rules = list(Finding.objects.order_by("rule").values_list("rule", flat=True).distinct())
+    nodes = list(Node.objects.filter(findings__isnull=False).distinct().values_list("name", flat=True))
     query = request.GET.copy()
     query.pop("page", None)
     return render(
@@ -36,17 +46,35 @@ def findings(request: HttpRequest) -> HttpResponse:
         "dashboard/findings.html",
         {
             "section": "findings",
-            "lines": [line(finding, with_gpus=True) for finding in page.object_list],
+            "lines": lines,
+            "total": sum(shown.total for shown in lines) if page.paginator.num_pages == 1 else found.count(),
             "page": page,
+            "odd": odd_filters(request, rules, nodes),
             "chosen": chosen,
             "query": query.urlencode(),
             "severities": [(slug, words.word(words.SEVERITY, slug)) for slug in reversed(SEVERITIES)],
             "conditions": [(slug, words.word(words.CONDITION, slug)) for slug in CONDITIONS],
-            "rules": list(Finding.objects.order_by("rule").values_list("rule", flat=True).distinct()),
-            "nodes": list(Node.objects.filter(findings__isnull=False).distinct().values_list("name", flat=True)),
-            "recordings": sum(1 for finding in page.object_list if finding.node and finding.node.recording),
+            "rules": rules,
+            "nodes": nodes,
+            "recordings": sum(1 for shown in lines if shown.finding.node and shown.finding.node.recording),
         },
     )
+
+
+def odd_filters(request: HttpRequest, rules: Collection[str], nodes: Collection[str]) -> list[str]:
+    """The filters of the query string that name nothing there is, in words: `severity “bogus”`."""
+    known: dict[str, tuple[str, Collection[str]]] = {
+        "state": (gettext("State"), STATES),
+        "severity": (gettext("Severity"), SEVERITIES),
+        "condition": (gettext("Condition"), CONDITIONS),
+        "rule": (gettext("Rule"), rules),
+        "node": (gettext("Node"), nodes),
+    }
+    asked = {name: request.GET.get(name, "").strip() for name in known}
+    odd = [name for name, value in asked.items() if value and value not in known[name][1]]
+    if "node" in odd and Node.objects.filter(name=asked["node"]).exists():  # it is there, and nothing was found on it
+        odd.remove("node")
+    return [f"{known[name][0]} “{asked[name]}”" for name in odd]
 
 
 @login_required

@@ -387,7 +387,7 @@ def test_many_findings_come_in_pages_that_keep_the_filter(viewer: Client) -> Non
     node = make_node("n", 1)
     Finding.objects.bulk_create(
         Finding(
-            fingerprint=f"r:gpu:{number}", rule="r", severity="warn", severity_rank=2, scope="gpu", target=str(number), node=node,
+            fingerprint=f"r:gpu:{number}", rule=f"r{number}", severity="warn", severity_rank=2, scope="gpu", target="1", node=node,
             condition="firing", content={}, opened_at=timezone.now(), last_seen_at=timezone.now(),
         )
         for number in range(120)
@@ -397,6 +397,47 @@ def test_many_findings_come_in_pages_that_keep_the_filter(viewer: Client) -> Non
 
     assert "Page 2 of 3" in page
     assert "?severity=warn&amp;page=3" in page
+
+
+def test_findings_of_one_rule_on_one_node_are_one_row_that_opens(viewer: Client) -> None:
+    """Eight rows that differ in the GPU's number alone hide the ninth; each finding stays one click away."""
+    node, other = make_node("n"), make_node("other", 1)
+    for gpu in node.gpus.all():
+        make_finding(node, [gpu])
+    make_finding(node, [node.gpus.all()[0]], rule="loud", condition="noisy")
+    make_finding(other, list(other.gpus.all()))
+    make_finding(None, None, scope="job", target="a/job")
+    make_finding(None, None, scope="job", target="b/job")
+    answer = viewer.get("/findings/")
+    lines = answer.context["lines"]
+    page = answer.content.decode()
+
+    told = sorted((line.finding.rule, str(line.finding.node or line.finding.target), line.total) for line in lines)
+    one = "fp32-without-tensor-cores"
+    assert told == [(one, "a/job", 1), (one, "b/job", 1), (one, "n", 8), (one, "other", 1), ("loud", "n", 1)]
+    (many,) = (line for line in lines if line.total == 8)
+    assert many.gpus == tuple(range(8))
+    assert [member.gpus for member in many.members] == [(index,) for index in range(8)]
+    assert page.count("<details") == 1
+    assert all(f'href="/findings/{finding.pk}/"' in page for finding in Finding.objects.all())
+    assert "12 findings" in page
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("severity=bogus", "Severity “bogus”"),
+        ("condition=x&rule=y", "Condition “x”, Rule “y”"),
+        ("state=z", "State “z”"),
+        ("node=nowhere", "Node “nowhere”"),
+    ],
+)
+def test_a_filter_that_names_nothing_is_called_out(viewer: Client, query: str, told: str) -> None:
+    """An empty list would read as: all is well."""
+    make_node("quiet", 1)
+
+    assert f"Not understood: {told}." in text(viewer, f"/findings/?{query}")
+    assert "Not understood" not in text(viewer, "/findings/?severity=warn&condition=firing&state=all&node=quiet")
 
 
 def test_one_finding_tells_the_whole_story(viewer: Client) -> None:

@@ -59,6 +59,82 @@ def test_every_answer_carries_the_content_policy(viewer: Client) -> None:
 
 
 @pytest.mark.django_db
+def test_what_is_not_there_is_said_within_the_design(viewer: Client) -> None:
+    """The way back is on the page."""
+    answer = viewer.get("/nodes/none/")
+    page = answer.content.decode()
+
+    assert answer.status_code == 404
+    assert "Nothing is here" in page
+    assert 'href="/findings/"' in page
+    assert "fettle.css" in page
+
+
+@pytest.mark.django_db
+def test_a_failure_of_the_server_is_said_within_the_design(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even with no context at all the page has its navigation, and tells nothing of the error."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("fleet.dashboard.views.overview.spread", fail)
+    viewer.raise_request_exception = False
+    answer = viewer.get("/")
+    page = answer.content.decode()
+
+    assert answer.status_code == 500
+    assert "Something went wrong here" in page
+    assert 'href="/findings/"' in page
+    assert "secret detail" not in page
+
+
+@pytest.mark.django_db
+def test_refusals_are_said_within_the_design(viewer: Client) -> None:
+    """A missing permission and a stale form each have a page of ours."""
+    strict = Client(enforce_csrf_checks=True)
+
+    denied = viewer.post("/findings/1/decide/", {"before": "proposed", "after": "accepted"})
+    forged = strict.post("/login/", {"username": "x", "password": "y"})
+
+    assert (denied.status_code, forged.status_code) == (403, 403)
+    assert "You may not do this" in denied.content.decode()
+    assert "The form was too old" in forged.content.decode()
+
+
+def test_the_icon_is_found_where_programs_look_for_it(client: Client) -> None:
+    """Without a login, and without a 404 in each log."""
+    answer = client.get("/favicon.ico")
+
+    assert answer.status_code == 302
+    assert answer["Location"].endswith(".svg")
+
+
+@pytest.mark.django_db
+def test_the_footer_leads_to_the_api_and_staff_to_the_administration(viewer: Client, client: Client) -> None:
+    """Who is not logged in is told neither, nor of dashes that the login page has not."""
+    stranger, person = client.get("/login/").content.decode(), viewer.get("/").content.decode()
+    User.objects.update(is_staff=True)
+
+    assert "hover" not in stranger
+    assert "/api/v1/docs/" not in stranger
+    assert "/api/v1/docs/" in person
+    assert 'href="/admin/"' not in person
+    assert 'href="/admin/"' in viewer.get("/").content.decode()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/api/v1/", "/api/v1/nothing/", "/api/v1/gpus/1/nothing/"])
+def test_unknown_paths_of_the_api_answer_in_json(viewer: Client, client: Client, path: str) -> None:
+    """A program must not meet a page; who is unknown learns nothing."""
+    found, unknown, posted = viewer.get(path), Client().get(path), viewer.post(path)
+
+    assert (found.status_code, posted.status_code) == (404, 404)
+    assert unknown.status_code in (401, 403)
+    assert {answer["Content-Type"] for answer in (found, unknown)} <= {"application/json", "application/problem+json"}
+    assert viewer.get("/api/v1/nodes")["Location"] == "/api/v1/nodes/"
+
+
+@pytest.mark.django_db
 async def test_the_policy_is_there_under_asgi_too(async_client: AsyncClient) -> None:
     """Production runs asynchronously."""
     answer = await async_client.get("/login/")
