@@ -4,6 +4,7 @@ The command keeps its standard streams, its exit code and the signals that are s
 """
 
 import asyncio
+import gzip
 import os
 import signal
 import time
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from msgspec import Struct, structs
 
 from agents import recorder
@@ -23,6 +25,7 @@ MAX_SAMPLES: Final = 7200
 """Half an hour at 4 Hz; a longer run keeps every second, then every fourth sample for the diagnosis. The file keeps all."""
 NOT_FOUND: Final = 127
 NOT_EXECUTABLE: Final = 126
+_decode: Final = msgspec.json.Decoder(Sample).decode
 
 
 class Ran(Struct):
@@ -68,7 +71,7 @@ async def run(words: Sequence[str], machine: Machine, file: Path | None = None, 
             writer.close()
     recording = watch.recording(Path(words[0]).name)
     if file is not None and recording is not None and watch.chosen() != watch.all():
-        _rewrite(file, recording)
+        _keep_only(file, recording.header, watch.chosen())
     return Ran(code if code >= 0 else 128 - code, time.monotonic() - began, recording, machine.state_detail or machine.state)
 
 
@@ -207,11 +210,17 @@ def _only(sample: Sample, chosen: set[int]) -> Sample:
     return structs.replace(sample, gpus=gpus, processes=tuple(one for one in sample.processes if one["pid"] in pids))
 
 
-def _rewrite(file: Path, recording: Recording) -> None:
-    """Leave only the chosen GPUs in the file, in one step."""
+def _keep_only(file: Path, header: Header, chosen: set[int]) -> None:
+    """Leave only the chosen GPUs in the file, with every sample that it has, in one step; line by line, as a run may last days."""
     part = file.with_name(file.name + ".part")
-    writer = Writer(part, recording.header)
-    for sample in recording.samples:
-        writer.sample(sample)
-    writer.close()
-    part.replace(file)
+    try:
+        with gzip.open(file) as lines:
+            writer = Writer(part, header)
+            next(lines)
+            for line in lines:
+                writer.sample(_only(_decode(line), chosen))
+        writer.close()
+        part.replace(file)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise

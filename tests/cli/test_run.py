@@ -95,8 +95,8 @@ def run(nvml: FakeNvml, words: list[str], file: Path | None = None) -> Ran:
     return asyncio.run(both())
 
 
-def test_gpus_of_the_commands_tree_are_kept_alone(tmp_path: Path) -> None:
-    """GPU 1 is held by the command's own child, GPU 0 by a stranger: the recording has GPU 1."""
+def test_gpus_of_the_commands_tree_are_kept_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPU 1 is held by the command's own child, GPU 0 by a stranger: the recording has GPU 1, its file with every sample."""
     nvml = FakeNvml()
     nvml.gpus[0]["processes"] = [{"pid": 1, "usedGpuMemory": 5}]
     pidfile = tmp_path / "pid"
@@ -109,6 +109,7 @@ def test_gpus_of_the_commands_tree_are_kept_alone(tmp_path: Path) -> None:
             return iter([{"pid": int(text), "usedGpuMemory": 7}] if text else [])
 
     nvml.gpus[1]["processes"] = Processes()
+    monkeypatch.setattr(command, "MAX_SAMPLES", 2)
     file = tmp_path / "run.jsonl.gz"
     result = run(nvml, ["sh", "-c", f"sleep 1.5 & echo $! > {pidfile}; wait"], file)
 
@@ -116,7 +117,13 @@ def test_gpus_of_the_commands_tree_are_kept_alone(tmp_path: Path) -> None:
     assert result.recording is not None
     assert [gpu.index for gpu in result.recording.header.gpus] == [1]
     assert all([gpu["index"] for gpu in sample.gpus] == [1] for sample in result.recording.samples)
-    assert [gpu.index for gpu in recording.read(file).header.gpus] == [1]
+    kept = recording.read(file)
+    assert [gpu.index for gpu in kept.header.gpus] == [1]
+    assert all([gpu["index"] for gpu in sample.gpus] == [1] for sample in kept.samples)
+    assert len(result.recording.samples) < 4
+    assert len(kept.samples) > 8
+    assert kept.samples[-1].t > 1.2
+    assert list(tmp_path.glob("*.part")) == []
     assert any(sample.processes for sample in result.recording.samples)
 
 
