@@ -351,8 +351,10 @@ def of_jobs(gpu: pl.DataFrame) -> pl.DataFrame:
         pl.col("free").all().alias("free"),
         pl.col("mem_used_share").filter(on).max().alias("mem_used_share_max"),
         pl.col("mem_growth_share").filter(on).max(),
-        pl.col("mem_growth_bytes_per_s").filter(on).max(),
-        pl.col("seconds_to_full").filter(on).min(),
+        *[
+            pl.col(name).filter(on).sort_by(pl.col("mem_growth_bytes").filter(on).fill_null(0)).last()
+            for name in ("mem_growth_bytes", "mem_growth_s", "mem_growth_bytes_per_s", "seconds_to_full", "mem_fills_s")
+        ],
         (busy_on.min() / busy_on.max()).alias("least_busy_ratio"),
         (sm_on.max() / sm_on.min()).alias("most_sm_ratio"),
         pl.col("index").filter(on).sort_by(busy_on).first().alias("least_busy_index"),

@@ -87,7 +87,7 @@ def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str]) -> tuple[li
     if not on.any():
         return [], gaps
     rows = frame.filter(on).with_columns(verdict.filter(on).get_column("_level"))
-    extra = {"_severity": rule.severity, "_recovers": rule.recovers}
+    extra = {"_severity": rule.severity, "_recovers": rule.recovers, "_case": _case(rule)}
     if rule.gain is not None:
         extra |= {"_low": rule.gain.low, "_high": rule.gain.high}
     rows = rows.select(
@@ -99,6 +99,14 @@ def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str]) -> tuple[li
         **{name: value if isinstance(value, pl.Expr) else pl.lit(value) for name, value in extra.items()},
     )
     return [_Fired(rule, row, frozenset(row.get("members") or [row["_key"]])) for row in rows.iter_rows(named=True)], gaps
+
+
+def _case(rule: Rule) -> pl.Expr:
+    """Which of `rule.cases` holds; null for none."""
+    number: pl.Expr = pl.lit(None, pl.Int32)
+    for k, case in reversed(list(enumerate(rule.cases))):
+        number = pl.when(case.when.fill_null(False)).then(pl.lit(k, pl.Int32)).otherwise(number)
+    return number
 
 
 def _in_larger_units(rule: Rule, frame: pl.DataFrame) -> pl.DataFrame:
@@ -118,6 +126,7 @@ def _in_larger_units(rule: Rule, frame: pl.DataFrame) -> pl.DataFrame:
 def _columns(rule: Rule) -> set[str]:
     """Every feature that a finding of `rule` shows."""
     texts = [rule.title, rule.summary, rule.risk, rule.rollback, rule.verify, *(step.text for step in rule.change)]
+    texts += [case.summary for case in rule.cases]
     if rule.gain is not None:
         texts.append(rule.gain.basis)
     return {name for text in texts for name in fields(text)} | {show.feature for show in rule.evidence}
@@ -125,7 +134,7 @@ def _columns(rule: Rule) -> set[str]:
 
 def _roots(rule: Rule) -> set[str]:
     """Every feature that `rule`'s conditions read."""
-    parts = [rule.opens, rule.clears, rule.unless, rule.severity, rule.recovers]
+    parts = [rule.opens, rule.clears, rule.unless, rule.severity, rule.recovers, *(case.when for case in rule.cases)]
     parts += [rule.gain.low, rule.gain.high] if rule.gain else []
     for need in rule.needs:
         parts += [need.opens, need.clears]
@@ -186,7 +195,7 @@ def _finding(hit: _Fired) -> Finding:
         bottleneck=rule.bottleneck,
         confidence=_lower(rule.needs[row["_level"]].confidence, row.get("confidence")),
         title=text(rule.title),
-        summary=text(rule.summary),
+        summary=text(rule.summary if row["_case"] is None else rule.cases[row["_case"]].summary),
         evidence=evidence,
         change=tuple(_changes(rule, params)),
         expected_gain=gain,

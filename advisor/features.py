@@ -125,12 +125,13 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
         _bit(0x08 | 0x40 | 0x80).alias("hw_slowdown_share"),
         _bit(0x20).alias("sw_thermal_share"),
         pl.col("mem_used_bytes").max().alias("mem_used_max_bytes"),
+        pl.col("mem_used_bytes").min().alias("_mem_least"),
+        pl.col("mem_used_bytes").tail((pl.len() // 4).clip(3)).first().alias("_mem_before"),
         pl.col("mem_used_bytes").last().alias("mem_used_last_bytes"),
         pl.col("mem_used_bytes").mean().alias("mem_used_bytes"),
         *[_quarter(n).alias(f"_mem_q{n}") for n in range(4)],
         (pl.col("mem_used_bytes").diff() > 0).mean().alias("mem_rising_share"),
         (pl.col("mem_used_bytes").diff() < 0).sum().alias("_mem_falls"),
-        pl.col("mem_used_bytes").diff().clip(0).sum().alias("_mem_risen"),
         pl.col("pcie_link_gen").filter(loaded).max().alias("pcie_link_gen"),
         pl.col("pcie_link_width").filter(loaded).max().alias("pcie_link_width"),
         (pl.col("ecc_uncorrected_volatile_total").last() - pl.col("ecc_uncorrected_volatile_total").min())
@@ -141,7 +142,24 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
         pl.col("recovery_action").last(),
         *[pl.col(f"part_{name}").mean() for name in bottleneck.PARTS],
     )  # fmt: skip
-    return grouped.collect()
+    return grouped.collect().join(_rises(samples), on="gpu", how="left")
+
+
+def _rises(samples: pl.DataFrame) -> pl.DataFrame:
+    """`gpu`, `_rise_bytes`, `_rise_s` of the stretch without a fall in which memory in use grew most."""
+    stretches = (
+        samples.lazy()
+        .select("gpu", "t", "mem_used_bytes")
+        .drop_nulls()
+        .with_columns(stretch=(pl.col("mem_used_bytes").diff() < 0).fill_null(False).cum_sum().over("gpu"))
+        .group_by("gpu", "stretch", maintain_order=True)
+        .agg(
+            (pl.col("mem_used_bytes").last() - pl.col("mem_used_bytes").first()).alias("_rise_bytes"),
+            (pl.col("t").last() - pl.col("t").first()).alias("_rise_s"),
+        )
+    )
+    most = stretches.sort("gpu", "_rise_bytes").group_by("gpu", maintain_order=True).last()
+    return most.select("gpu", "_rise_bytes", "_rise_s").collect()
 
 
 def _of_holders(holders: pl.DataFrame) -> pl.DataFrame:
@@ -232,19 +250,35 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float, min_s: fl
         nvlink_bytes_per_s=pl.max_horizontal("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"),
         # Growth that goes on at an even pace: each of three steps between the quarters' medians is at least half the mean
         # step; or it goes on rising for long stretches between rare falls, as in a window over a recording's loop.
-        mem_growth_bytes_per_s=pl.when(pl.all_horizontal([step >= 0.5 * mean_step for step in steps]) & (mean_step > 0))
-        .then((quarters[3] - quarters[0]) / (0.75 * length))
-        .when((pl.col("mem_rising_share") >= 0.3) & (length / pl.col("_mem_falls").clip(1) >= RISES_FOR_S))
-        .then(pl.col("_mem_risen") / length)
+        _even=pl.all_horizontal([step >= 0.5 * mean_step for step in steps]) & (mean_step > 0),
+        _saws=(pl.col("mem_rising_share") >= 0.3) & (length / pl.col("_mem_falls").clip(1) >= RISES_FOR_S),
+    )
+    # What was really gained: over the window, or in the longest of the stretches, never their sum.
+    spans = (pl.col("samples") - 1) / (3 * (pl.col("samples") // 4)).clip(1)
+    grown = pl.min_horizontal((quarters[3] - quarters[0]) * spans, pl.col("mem_used_max_bytes") - pl.col("_mem_least"))
+    gpu = gpu.with_columns(
+        mem_growth_bytes=pl.when("_even").then(grown).when("_saws").then("_rise_bytes").otherwise(0.0),
+        mem_growth_s=pl.when("_even").then(length).when("_saws").then("_rise_s"),
+        _still=pl.col("_even") & (pl.col("mem_used_last_bytes") > pl.col("_mem_before")),
+    )
+    gpu = gpu.with_columns(
+        mem_growth_bytes_per_s=pl.when(pl.col("mem_growth_s") > 0)
+        .then(pl.col("mem_growth_bytes") / pl.col("mem_growth_s"))
         .otherwise(0.0),
-    ).drop("power_limit_now_w", "_idle_cores", "_idle", "_mem_q0", "_mem_q1", "_mem_q2", "_mem_q3", "_mem_risen", "_mem_falls")
+    ).with_columns(
+        # at that pace, from what is in use now
+        mem_fills_s=pl.when(pl.col("mem_growth_bytes_per_s") > 0).then(
+            (total - pl.col("mem_used_last_bytes")).clip(0) / pl.col("mem_growth_bytes_per_s")
+        ),
+    )
+    gpu = gpu.with_columns(seconds_to_full=pl.when("_still").then("mem_fills_s")).drop(
+        "power_limit_now_w", "_idle_cores", "_idle", *[f"_mem_q{n}" for n in range(4)], "_mem_falls", "_mem_least", "_mem_before", "_rise_bytes",
+        "_rise_s", "_even", "_saws", "_still",
+    )  # fmt: skip
     gpu = gpu.with_columns(
         coverage=pl.when(pl.col("period_s") > 0).then(pl.col("samples") * pl.col("period_s") / pl.col("window_s")).clip(0, 1),
         mem_used_share=pl.col("mem_used_max_bytes") / total,
-        mem_growth_share=pl.col("mem_growth_bytes_per_s") * length / total,
-        seconds_to_full=pl.when(pl.col("mem_growth_bytes_per_s") > 0).then(
-            (total - pl.col("mem_used_last_bytes")).clip(0) / pl.col("mem_growth_bytes_per_s")
-        ),
+        mem_growth_share=pl.col("mem_growth_bytes") / total,
         # what works is not free, whoever could not be named
         free=(pl.col("processes") == 0) & (pl.col("mem_used_max_bytes").fill_null(0) < HELD_BYTES) & (busy.fill_null(0) < ACTIVE),
         power_share=pl.col("power_w") / pl.col("power_limit_w"),

@@ -55,6 +55,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Says:
+    """A summary for the case that `when` holds."""
+
+    when: pl.Expr
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Expect:
     """The speed to expect as a ratio to today's, each bound a number or an expression, and what it rests on."""
 
@@ -79,6 +87,7 @@ class Rule:
     yields_to: tuple[str, ...] = ()  # ids that take precedence on the same GPUs
     title: str
     summary: str
+    cases: tuple[Says, ...] = ()  # the first that holds is said instead of `summary`
     evidence: tuple[Show, ...]
     change: tuple[Step, ...]
     gain: Expect | None = None

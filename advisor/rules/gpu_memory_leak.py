@@ -1,12 +1,13 @@
 """GPU memory in use grows without end.
 
-Growth over the window as a share of the card, at an even pace over its quarters: 0.14 in a loop that keeps a tensor each step;
-0 in healthy jobs, whose memory jumps once or twice and stays. 0.008 lies between.
+Growth over the window as a share of the card, at an even pace over its quarters: 0.19 in a loop that keeps a tensor each step;
+0 in healthy jobs, whose memory jumps once or twice and stays. 0.008 lies between. Memory that falls back after long stretches of
+growth counts by the longest of them, and nothing is foretold from it.
 """
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step
+from advisor.rule import Need, Rule, Says, Show, Step
 from advisor.text import _
 
 c = pl.col
@@ -14,7 +15,7 @@ c = pl.col
 RULE = Rule(
     id="gpu-memory-leak",
     scope="job",
-    severity=pl.when(c.seconds_to_full < 1800).then(pl.lit("warn")).otherwise(pl.lit("advice")),
+    severity=pl.when(c.mem_fills_s < 1800).then(pl.lit("warn")).otherwise(pl.lit("advice")),
     bottleneck=None,
     group="capacity",
     needs=(Need(("busy", "mem_growth_share"), "medium"),),
@@ -22,8 +23,17 @@ RULE = Rule(
     clears=c.mem_growth_share < 0.003,
     title=_("GPU memory grows steadily"),
     summary=_(
-        "Memory in use grows by {mem_growth_gb_per_s:.2f} GB/s at an even pace; at that rate the GPU is full in"
-        " {seconds_to_full:.0f} s and the job dies."
+        "Memory in use grew by {mem_growth_gib:.1f} GiB in {mem_growth_s:.0f} s at an even pace ({mem_growth_gb_per_s:.2f} GB/s); at"
+        " that rate the GPU is full in {seconds_to_full:.0f} s and the job dies."
+    ),
+    cases=(
+        Says(
+            c.seconds_to_full.is_null(),
+            _(
+                "Memory in use grew by {mem_growth_gib:.1f} GiB in {mem_growth_s:.0f} s ({mem_growth_gb_per_s:.2f} GB/s), then fell"
+                " back or stood still."
+            ),
+        ),
     ),
     evidence=(
         Show("mem_growth_share", "ratio", ">=", 0.008),
@@ -41,7 +51,6 @@ RULE = Rule(
             '+ torch.cuda.memory._dump_snapshot("mem.pickle")  # open at https://pytorch.org/memory_viz',
         ),
     ),
-    recovers=0.5,
     risk=_("Recording allocations slows the program: minutes only."),
     rollback=_("Remove the recording."),
     verify=_("Memory in use grows by less than 0.1 % of the card an hour at the same batch shape."),

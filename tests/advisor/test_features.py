@@ -155,6 +155,48 @@ def test_a_looped_recording_is_judged_as_the_recording(name: str, label: str, ru
     assert rule in [finding.rule for finding in found]
 
 
+def test_a_leak_in_a_loop_grows_by_one_rise_not_by_their_sum() -> None:
+    """Memory that falls back at each repeat never grew by more than it really did, and is not about to be full."""
+    window = looped("leak", 60)
+    used = window.gpu.get_column("mem_used_bytes")
+    frames = features(window, patience_s=20)
+    row = frames.job.row(0, named=True)
+    (leak,) = [one for one in evaluate(load(), frames).findings if one.rule == "gpu-memory-leak"]
+
+    assert 0.15 * row["mem_total_bytes"] < row["mem_growth_bytes"] <= used.max() - used.min()  # type: ignore[operator]
+    assert row["mem_growth_share"] <= row["mem_used_share_max"]
+    assert row["mem_growth_bytes_per_s"] == pytest.approx(2.8e9, rel=0.1)
+    assert row["seconds_to_full"] is None
+    assert "then fell back or stood still" in leak.summary.english()
+    assert leak.recoverable == 0
+
+
+def test_the_time_to_a_full_card_counts_from_what_is_in_use_now() -> None:
+    """A rise that goes on: what is free divided by its pace; none once it has ended."""
+    window = running("leak")
+    last = float(window.gpu.get_column("mem_used_bytes")[-1])
+    total = float(window.facts.get_column("mem_total_bytes")[0])
+
+    def leaks(frame: pl.DataFrame) -> dict[str, float | None]:
+        part = Window(frame, window.host, window.process, window.facts)
+        return features(part, min_samples=2).job.row(0, named=True)
+
+    going_on = leaks(window.gpu)
+    ended = leaks(window.gpu.with_columns(mem_used_bytes=pl.col("mem_used_bytes").clip(None, 0.8 * last)))
+
+    assert going_on["seconds_to_full"] == pytest.approx((total - last) / 2.75e9, rel=0.1)
+    assert ended["seconds_to_full"] is None
+
+
+def test_breathing_memory_is_no_leak() -> None:
+    """Activations that come and go with each step of four seconds."""
+    window = looped("bf16_train", 60)
+    breath = 40e9 + (pl.col("t") % 4) * 5e9
+    breathing = Window(window.gpu.with_columns(mem_used_bytes=breath), window.host, window.process, window.facts)
+
+    assert "gpu-memory-leak" not in [one.rule for one in evaluate(load(), features(breathing)).findings]
+
+
 @pytest.mark.parametrize("name", ["bf16_train", "ddp_big", "loader_ok", "vit_compiled", "train_eval_phases"])
 def test_a_healthy_recording_in_a_loop_stays_healthy(name: str) -> None:
     """No warning in the fleet either."""

@@ -23,7 +23,7 @@ HEALTHY: dict[str, Any] = {
     "copy_rate_share": 0.01, "nvlink_bytes_per_s": 0.0, "nvlink_share": 0.0, "host_mem_share": 0.3, "host_mem_used_bytes": 80e9,
     "host_mem_total_bytes": 270e9, "gpus": 1, "held_gpus": 1, "working_gpus": 1, "least_busy_ratio": 1.0, "most_sm_ratio": 1.0,
     "least_busy_index": 0, "most_sm_index": 0, "talks": False, "ranks_talk_over_pcie": False, "mem_growth_share": 0.0,
-    "mem_growth_bytes_per_s": 0.0, "seconds_to_full": None, "compute_capability": "9.0", "serves": False, "loaded_share": 1.0,
+    "mem_growth_bytes_per_s": 0.0, "mem_growth_bytes": 0.0, "mem_growth_s": None, "mem_fills_s": None, "seconds_to_full": None, "compute_capability": "9.0", "serves": False, "loaded_share": 1.0,
     "hw_slowdown_share": 0.0, "thermal_slowdown_share": 0.0, "power_brake_share": 0.0, "sw_thermal_share": 0.0, "power_cap_share": 0.9,
     "power_limit_ratio": 1.0, "power_limit_w": 700.0, "power_limit_default_w": 700.0, "sm_clock_ratio": 0.9,
     "sm_clock_p95_ratio": 0.95, "sm_clock_p95_mhz": 1890.0, "sm_clock_top_mhz": 1980.0, "sm_clock_max_mhz": 1980.0,
