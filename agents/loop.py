@@ -54,7 +54,7 @@ class NodeLoop:
         self._batch_seq = 0
         self._event_seq = 0
         self._absences = Absences()
-        self._drops_told = 0
+        self._drops_told = self._events_told = 0
         self._drops_at = -math.inf
         self._recent: dict[tuple[str, str | None, int | None], list[float]] = {}  # first told at, repeats since
         self._untold: list[tuple[DeviceEvent, float]] = []
@@ -88,6 +88,9 @@ class NodeLoop:
         if self.spool.dropped > self._drops_told and now - self._drops_at >= DROPS_S:
             lost, self._drops_told, self._drops_at = self.spool.dropped - self._drops_told, self.spool.dropped, now
             text = f"The spool was full: the {lost} oldest records were dropped before the server could store them."
+            if events := self.spool.dropped_events - self._events_told:
+                self._events_told = self.spool.dropped_events
+                text += f" {events} of them were events."
             self.tell(DeviceEvent("agent", None, None, text), self._clock.now())
 
     def tell_events(self) -> None:

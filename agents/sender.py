@@ -55,7 +55,6 @@ class Sender:
         self.refused: Counter[str] = Counter()
         """Records that were given up, by the server's code."""
         self.acked = 0
-        self.connected = False
         self.spool = spool
         self.clock = clock
         self._url = url
@@ -107,7 +106,6 @@ class Sender:
                 self._say(f"No connection to {self._url}: {_short(error)}", logging.WARNING)
             finally:
                 self._session = None
-                self.connected = False
             if self._stopping or group is not self.spool.current:
                 failures = 0
                 continue  # the end, or a new hello
@@ -142,7 +140,6 @@ class Sender:
 
     def welcomed(self) -> None:
         """The server took the hello."""
-        self.connected = True
         self._say(f"Connected to {self._url}.", logging.INFO)
 
     def _say(self, what: str, level: int) -> None:

@@ -2,8 +2,9 @@
 
 Segments are append-only files of records, each with a checksum; the first record of a segment is the hello under which
 its batches were made, so that a later run of the agent can still deliver them. What was settled (stored or refused) is a
-record too. A torn tail or a damaged record loses itself alone. When the bound is reached the oldest segment is dropped
-and its records are counted; while the disk refuses, records wait in memory, bounded as well.
+record too. A torn tail or a damaged record loses itself alone. When the bound is reached the oldest batches are dropped
+and counted; events move on to the newest segment, and go only when no batch is left to go in their place. While the disk
+refuses, records wait in memory, bounded in the same way.
 
 Survives the death of the process at any instant. After a loss of power the last seconds may be missing; events are
 synced to the disk before they count as kept.
@@ -43,13 +44,13 @@ class SpoolError(Exception):
 
 
 class _Segment:
-    """One file. `records` are those not settled yet."""
+    """One file. `records` are those not settled yet, with their group: events of several boots may share a segment."""
 
     def __init__(self, path: Path, fd: int, size: int) -> None:
         self.path = path
         self.fd = fd
         self.size = size
-        self.records: dict[tuple[int, int], Group] = {}
+        self.records: set[tuple[Group, int, int]] = set()
 
 
 class Group:
@@ -75,6 +76,8 @@ class Spool:
     def __init__(self, directory: Path | None = None, max_bytes: int = 64 << 20) -> None:
         self.dropped = 0
         """Batches and events lost because the bound was reached."""
+        self.dropped_events = 0
+        """The events among them."""
         self.write_errors = 0
         """Records that the disk refused."""
         self.damaged = 0
@@ -128,7 +131,7 @@ class Spool:
             self._bound_memory()
             return
         group.places[kind][seq] = place
-        place[0].records[kind, seq] = group
+        place[0].records.add((group, kind, seq))
         if kind == EVENT:
             self._sync(place[0])
         self._bound_disk()
@@ -198,7 +201,7 @@ class Spool:
             return None
         if self._failing:
             self._failing = False
-            log.warning("The spool %s takes records again.", self._directory)
+            log.warning("The spool %s takes records again; %d so far had to wait in memory.", self._directory, self.write_errors)
         return segment, offset, len(payload)
 
     def _put(self, segment: _Segment, kind: int, seq: int, payload: bytes) -> None:
@@ -250,7 +253,7 @@ class Spool:
         if isinstance(place, bytes):
             self._in_memory -= len(place)
         elif place is not None:
-            place[0].records.pop((kind, seq), None)
+            place[0].records.discard((group, kind, seq))
             self._trim()
 
     def _trim(self) -> None:
@@ -266,29 +269,83 @@ class Spool:
 
     def _bound_disk(self) -> None:
         while len(self._segments) > 1 and sum(segment.size for segment in self._segments) > self._max_bytes:
-            segment = next((one for one in self._segments if not one.records and one is not self._open), self._segments[0])
+            segment = self._to_drop()
+            if _has_batch(segment):
+                self._carry_events(segment)
             lost = len(segment.records)
             if lost:
-                self.dropped += lost
+                self._count_dropped(lost, sum(kind == EVENT for _, kind, _ in segment.records))
                 log.warning("The spool is full: its %d oldest records were dropped (%d so far).", lost, self.dropped)
-            for (kind, seq), group in list(segment.records.items()):
+            for group, kind, seq in segment.records:
                 group.places[kind].pop(seq, None)
             segment.records.clear()
             self._remove(segment)
+
+    def _to_drop(self) -> _Segment:
+        """The segment to give up next: an empty one, else the oldest with a batch, else the oldest."""
+        closed = [one for one in self._segments if one is not self._open]
+        for found in (next((one for one in closed if not one.records), None), next(filter(_has_batch, closed), None)):
+            if found is not None:
+                return found
+        if self._open is not None and _has_batch(self._open):
+            closed, self._open = [self._open], None
+        return closed[0]
+
+    def _carry_events(self, segment: _Segment) -> None:
+        """Move the events of a segment to the newest one, each boot's under its own hello; to memory where the disk refuses."""
+        events: dict[Group, list[int]] = {}
+        for group, kind, seq in segment.records:
+            if kind == EVENT:
+                events.setdefault(group, []).append(seq)
+        for group, seqs in events.items():
+            payloads = {seq: payload for seq in sorted(seqs) if (payload := self.payload(group, EVENT, seq)) is not None}
+            try:
+                self._append_under(group, payloads)
+            except OSError:
+                self.write_errors += 1
+                self._open = None  # it may end under another hello than the current one
+                for seq, payload in payloads.items():
+                    if group.places[EVENT][seq] is not payload and group.places[EVENT][seq][0] is segment:
+                        self._in_memory += len(payload)
+                        group.places[EVENT][seq] = payload
+            segment.records.difference_update((group, EVENT, seq) for seq in payloads)
+        self._bound_memory()
+
+    def _append_under(self, group: Group, payloads: dict[int, bytes]) -> None:
+        """Append events of a group to one segment, between its hello and the current one; OSError when the disk refuses."""
+        if self._directory is None:
+            return
+        target = self._open
+        if target is None or target.size >= self._segment_bytes:
+            target = self._new_segment(self._directory)
+        if group is not self._current:
+            self._put(target, HELLO, 0, encode(group.hello))
+        for seq, payload in payloads.items():
+            offset = target.size
+            self._put(target, EVENT, seq, payload)
+            group.places[EVENT][seq] = (target, offset, len(payload))
+            target.records.add((group, EVENT, seq))
+        if group is not self._current:
+            self._put(target, HELLO, 0, self._current_hello)
+        self._sync(target)
+
+    def _count_dropped(self, records: int, events: int) -> None:
+        self.dropped += records
+        self.dropped_events += events
 
     def _bound_memory(self) -> None:
         limit = min(MEMORY_BYTES, self._max_bytes)
         if self._in_memory <= limit:
             return
         before = self.dropped
-        for group in self._groups.values():
-            for kind in (BATCH, EVENT):
+        for kind in (BATCH, EVENT):
+            for group in self._groups.values():
                 for seq, place in list(group.places[kind].items()):
                     if self._in_memory <= limit:
                         break
                     if isinstance(place, bytes):
                         self._forget(group, kind, seq)
-                        self.dropped += 1
+                        self._count_dropped(1, kind == EVENT)
         if before == 0:
             log.warning("Too much waits in memory: the oldest records are dropped.")
 
@@ -337,10 +394,10 @@ class Spool:
             elif kind == _SETTLED:
                 settled.append(msgspec.msgpack.decode(payload, type=tuple[str, int, int, int]))
             elif group is None:
-                self.dropped += 1  # its hello is gone: nobody could read it
+                self._count_dropped(1, kind == EVENT)  # its hello is gone: nobody could read it
             else:
                 group.places[kind][seq] = (segment, offset, len(payload))
-                segment.records[kind, seq] = group
+                segment.records.add((group, kind, seq))
         if end != len(content):
             self.damaged += 1
 
@@ -355,6 +412,10 @@ class Spool:
                 return None
             self._groups[payload] = Group(hello)
         return self._groups[payload]
+
+
+def _has_batch(segment: _Segment) -> bool:
+    return any(kind == BATCH for _, kind, _ in segment.records)
 
 
 def _record(kind: int, seq: int, payload: bytes) -> bytes:

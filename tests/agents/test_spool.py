@@ -92,6 +92,79 @@ def test_a_full_spool_drops_the_oldest_and_counts(tmp_path: Path) -> None:
     spool.close()
 
 
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_full_spool_gives_up_batches_before_events(tmp_path: Path, on_disk: bool) -> None:
+    """An XID is not lost for some minutes of telemetry: events of this boot and an earlier one outlive all old batches."""
+    spool = Spool(tmp_path if on_disk else None, 1 << 15)
+    for boot in ("b0", "b1"):
+        spool.begin(hello(boot))
+        for seq in range(2000):
+            spool.append(BATCH, seq, b"x" * 100)
+            if seq % 200 == 0:
+                spool.append(EVENT, seq // 200, f"{boot} event {seq}".encode())
+    (old,) = spool.earlier()
+
+    assert old.pending(BATCH) == []
+    assert (spool.dropped_events, spool.dropped) == (0, 4000 - len(spool.current.pending(BATCH)))
+    for group, boot in ((old, "b0"), (spool.current, "b1")):
+        assert [spool.payload(group, EVENT, seq) for seq in group.pending(EVENT)] == [
+            f"{boot} event {seq * 200}".encode() for seq in range(10)
+        ]
+    if on_disk:
+        assert sum(file.stat().st_size for file in tmp_path.glob("*.spool")) <= (1 << 15) + 4096 + 200
+        kept = spool.current.pending(BATCH)
+        spool.close()
+        again = Spool(tmp_path)
+        assert {group.hello.boot: group.pending(EVENT) for group in again.earlier()} == {
+            "b0": list(range(10)),
+            "b1": list(range(10)),
+        }
+        assert [group.pending(BATCH) for group in again.earlier() if group.hello.boot == "b1"] == [kept]
+        assert again.damaged == 0
+        again.close()
+    else:
+        spool.close()
+
+
+def test_events_alone_are_bounded_and_counted_too(tmp_path: Path) -> None:
+    """A storm that fills the spool by itself drops the oldest of it, after the last batch."""
+    spool = Spool(tmp_path, 1 << 15)
+    spool.begin(hello())
+    spool.append(BATCH, 0, b"x" * 100)
+    for seq in range(1000):
+        spool.append(EVENT, seq, b"x" * 100)
+
+    assert spool.current.pending(BATCH) == []
+    assert spool.current.pending(EVENT) == list(range(spool.dropped_events, 1000))
+    assert 0 < spool.dropped_events == spool.dropped - 1
+    spool.close()
+
+
+def test_events_of_a_full_spool_wait_in_memory_while_the_disk_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes only half of them costs none; the bound of the file holds all the same."""
+    spool = Spool(tmp_path, 1 << 15)
+    spool.begin(hello())
+    for seq in range(250):
+        spool.append(BATCH, seq, b"x" * 100)
+        spool.append(EVENT, seq, b"y" * 4) if seq < 20 else None
+    real, left = os.pwrite, [15]
+
+    def stingy(fd: int, data: bytes, offset: int) -> int:
+        left[0] -= b"yyyy" in data
+        return real(fd, data, offset) if left[0] > 0 else 0
+
+    monkeypatch.setattr(os, "pwrite", stingy)
+    for seq in range(250, 340):
+        spool.append(BATCH, seq, b"x" * 100)
+    monkeypatch.undo()
+
+    assert spool.write_errors > 0
+    assert spool.dropped > 0
+    assert spool.dropped_events == 0
+    assert [spool.payload(spool.current, EVENT, seq) for seq in range(20)] == [b"y" * 4] * 20
+    spool.close()
+
+
 def test_memory_is_bounded_too(tmp_path: Path) -> None:
     """Without a disk the oldest go as well, and are counted."""
     spool = Spool(None, 1 << 14)
