@@ -14,6 +14,8 @@ from fleet.accounts.models import AgentToken, ApiToken, User
 # All of a token: one that could be pointed elsewhere or revived would outlive its revocation.
 FIXED: Final = ("digest", "created_at", "last_used_at", "revoked_at")
 
+admin.site.site_header = admin.site.site_title = _("Fettle administration")
+admin.site.index_title = _("What people may look up and change")
 admin.site.register(User, UserAdmin)
 
 

@@ -8,6 +8,7 @@ from django.contrib.auth.models import AbstractUser
 from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import pgettext_lazy
 
 node_name = RegexValidator(
     r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z",
@@ -52,6 +53,10 @@ class AgentToken(Token):
 
     node_name = models.CharField(max_length=200, db_index=True, validators=[node_name])
 
+    class Meta:
+        verbose_name = pgettext_lazy("model", "agent token")
+        verbose_name_plural = pgettext_lazy("model", "agent tokens")
+
     def __str__(self) -> str:
         return f"agent of {self.node_name}"
 
@@ -62,6 +67,10 @@ class ApiToken(Token):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)
     may_write = models.BooleanField(default=False)
+
+    class Meta:
+        verbose_name = pgettext_lazy("model", "API token")
+        verbose_name_plural = pgettext_lazy("model", "API tokens")
 
     def __str__(self) -> str:
         return f"{self.name} of {self.user}"

@@ -3,6 +3,7 @@
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import pgettext_lazy
 
 from fleet.inventory.models import Gpu, Node
 
@@ -45,6 +46,8 @@ class Finding(models.Model):
     resolved_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = pgettext_lazy("model", "finding")
+        verbose_name_plural = pgettext_lazy("model", "findings")
         ordering = ("-severity_rank", "-recoverable", "rule")
         constraints = [
             models.UniqueConstraint(fields=("fingerprint",), condition=models.Q(resolved_at=None), name="one_open_finding"),
@@ -71,6 +74,8 @@ class Transition(models.Model):
     routed_at = models.DateTimeField(null=True, blank=True, help_text="When notify made this transition's deliveries.")
 
     class Meta:
+        verbose_name = pgettext_lazy("model", "transition")
+        verbose_name_plural = pgettext_lazy("model", "transitions")
         ordering = ("at", "id")
         indexes = [models.Index(fields=("routed_at", "at"), name="transition_unrouted")]
 
@@ -92,6 +97,8 @@ class Diagnosis(models.Model):
     window_end = models.DateTimeField()
 
     class Meta:
+        verbose_name = pgettext_lazy("model", "diagnosis")
+        verbose_name_plural = pgettext_lazy("model", "diagnoses")
         constraints = [models.UniqueConstraint(fields=("scope", "target"), name="one_diagnosis")]
 
     def __str__(self) -> str:
@@ -105,6 +112,10 @@ class Cycle(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True, help_text="Null while a run is going, or after one that died.")
     error = models.CharField(max_length=300, blank=True, help_text="Why the newest run failed; empty after a good one.")
+
+    class Meta:
+        verbose_name = pgettext_lazy("model", "cycle")
+        verbose_name_plural = pgettext_lazy("model", "cycles")
 
     def __str__(self) -> str:
         return self.name

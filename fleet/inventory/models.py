@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import pgettext_lazy
 
 STALE_AFTER = timedelta(seconds=30)
 """Older than this, a node's state is unknown: neither healthy nor idle."""
@@ -37,6 +38,8 @@ class Node(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
+        verbose_name = pgettext_lazy("model", "node")
+        verbose_name_plural = pgettext_lazy("model", "nodes")
         ordering = ("name",)
 
     def __str__(self) -> str:
@@ -71,6 +74,8 @@ class Gpu(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
+        verbose_name = pgettext_lazy("model", "GPU")
+        verbose_name_plural = pgettext_lazy("model", "GPUs")
         ordering = ("node__name", "index")
         constraints = [models.UniqueConstraint(fields=("node", "uuid"), name="gpu_of_node")]
 
@@ -93,6 +98,8 @@ class Absence(models.Model):
     until = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = pgettext_lazy("model", "absence")
+        verbose_name_plural = pgettext_lazy("model", "absences")
         indexes = [models.Index(fields=("node", "until"), name="absence_open")]
 
     def __str__(self) -> str:
@@ -109,6 +116,8 @@ class Refusal(models.Model):
     last_detail = models.CharField(max_length=300, blank=True)
 
     class Meta:
+        verbose_name = pgettext_lazy("model", "refusal")
+        verbose_name_plural = pgettext_lazy("model", "refusals")
         constraints = [models.UniqueConstraint(fields=("node_name", "code"), name="refusal_of_node")]
 
     def __str__(self) -> str:
@@ -130,6 +139,8 @@ class Event(models.Model):
     handled_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = pgettext_lazy("model", "event")
+        verbose_name_plural = pgettext_lazy("model", "events")
         ordering = ("-observed_at",)
         constraints = [models.UniqueConstraint(fields=("node", "boot", "seq"), name="event_once")]
         indexes = [models.Index(fields=("handled_at", "received_at"), name="event_unhandled")]

@@ -1,5 +1,6 @@
 """Routes are made here. A stored URL is never shown again: it is typed anew or left as it is."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
@@ -14,17 +15,27 @@ from fleet.notify.models import Delivery, Route
 from fleet.notify.trial import trial
 
 
+def _second(at: datetime | None) -> str:
+    """The time to the second, in UTC; a dash for none."""
+    return "–" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 class RouteForm(forms.ModelForm):  # type: ignore[type-arg]
     """A route; its URL goes in and does not come out."""
 
     url = forms.CharField(
         max_length=2000,
-        required=False,
+        required=True,
         strip=True,
+        error_messages={"required": _("A route needs a URL.")},
         widget=forms.PasswordInput(render_value=False, attrs={"autocomplete": "off", "size": 80}),
         help_text=_("An Apprise URL. It is a secret: a stored one is not shown, leave the field empty to keep it."),
     )
     min_severity = forms.ChoiceField(choices=[(name, name) for name in SEVERITIES], initial="warn")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["url"].required = self.instance.pk is None  # a stored one may stay
 
     class Meta:
         model = Route
@@ -34,8 +45,6 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg]
         """The new URL, or the stored one when none was typed; an error when Apprise cannot use it."""
         url = str(self.cleaned_data["url"])
         if not url:
-            if self.instance.pk is None:
-                raise forms.ValidationError(_("A route needs a URL."))
             return str(self.instance.url)
         if problem := deliver.problem(url):
             raise forms.ValidationError(problem)
@@ -70,10 +79,37 @@ class RouteAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 class DeliveryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """The delivery log, to read."""
 
-    list_display = ("created_at", "route", "transition", "state", "attempts", "next_try_at", "sent_at", "error")
-    list_filter = ("state", "route")
-    list_select_related = ("route", "transition__finding")
+    list_display = ("made", "route", "node", "news", "state", "error", "attempts", "next_try", "sent")
+    list_filter = ("state", "route", "transition__finding__node")
+    list_select_related = ("route", "transition__finding__node")
+    search_fields = ("transition__finding__node__name", "transition__finding__rule", "error")
     date_hierarchy = "created_at"
+
+    @admin.display(description=_("made"), ordering="created_at")
+    def made(self, delivery: Delivery) -> str:
+        """When it was made, to the second."""
+        return _second(delivery.created_at)
+
+    @admin.display(description=_("node"), ordering="transition__finding__node__name")
+    def node(self, delivery: Delivery) -> str:
+        """The node that it is about; the target where that is no single node."""
+        finding = delivery.transition.finding
+        return finding.node.name if finding.node else finding.target
+
+    @admin.display(description=_("news"))
+    def news(self, delivery: Delivery) -> str:
+        """The rule and what became of its finding."""
+        return str(delivery.transition)
+
+    @admin.display(description=_("next try"), ordering="next_try_at")
+    def next_try(self, delivery: Delivery) -> str:
+        """When it is tried next; nothing for what is sent or given up."""
+        return _second(delivery.next_try_at) if delivery.state in ("pending", "failed") else "–"
+
+    @admin.display(description=_("sent"), ordering="sent_at")
+    def sent(self, delivery: Delivery) -> str:
+        """When it was sent, to the second."""
+        return _second(delivery.sent_at)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never: deliveries are made from transitions."""

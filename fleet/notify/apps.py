@@ -3,12 +3,14 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.utils.translation import pgettext_lazy
 
 
 class NotifyConfig(AppConfig):
     """Registers the app; it looks for news as soon as findings commit some."""
 
     name = "fleet.notify"
+    verbose_name = pgettext_lazy("app", "Notifications")
 
     def ready(self) -> None:
         """Listen to findings."""

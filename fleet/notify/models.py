@@ -2,6 +2,7 @@
 
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import pgettext_lazy
 
 from fleet.findings.models import Transition
 
@@ -16,6 +17,10 @@ class Route(models.Model):
     min_severity = models.CharField(max_length=10, default="warn")
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        verbose_name = pgettext_lazy("model", "route")
+        verbose_name_plural = pgettext_lazy("model", "routes")
 
     def __str__(self) -> str:
         return self.name
@@ -40,6 +45,8 @@ class Delivery(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
+        verbose_name = pgettext_lazy("model", "delivery")
+        verbose_name_plural = pgettext_lazy("model", "deliveries")
         constraints = [models.UniqueConstraint(fields=("route", "transition"), name="one_delivery")]
         indexes = [models.Index(fields=("state", "next_try_at"), name="delivery_due")]
 
