@@ -119,8 +119,8 @@ class Writer:
             for one in queue:
                 try:
                     self._gathered.append(await self._threads.columns(gather, [one], self._ring))
-                except Exception:
-                    self._drop(one)
+                except Exception as error:
+                    self._drop(one, error)
 
     async def _flush(self) -> bool:
         """True when something of what was gathered is durable and acked, or nothing had to be kept."""
@@ -138,14 +138,14 @@ class Writer:
                 )
             stored: list[Chunk] = []
             later: list[Chunk] = []
-            bad: list[Accepted] = []
+            bad: list[tuple[Accepted, Exception]] = []
             await self._salvage([one for chunk in chunks for one in chunk.taken], stored, later, bad)
             if not stored:  # nothing can be stored, so no batch is to blame
                 self._keep(chunks, f"{type(error).__name__}: {error}")
                 return False
             self._gathered[:0] = later
-            for one in bad:
-                self._drop(one)
+            for one, why in bad:
+                self._drop(one, why)
             chunks = stored
         if self.failing is not None:
             logger.warning("Telemetry is stored again")
@@ -161,7 +161,9 @@ class Writer:
             logger.error("Telemetry is not stored, agents keep it: %s", why)
         self.failing = why
 
-    async def _salvage(self, taken: list[Accepted], stored: list[Chunk], later: list[Chunk], bad: list[Accepted]) -> None:
+    async def _salvage(
+        self, taken: list[Accepted], stored: list[Chunk], later: list[Chunk], bad: list[tuple[Accepted, Exception]]
+    ) -> None:
         """Sort batches by halving: what could be stored, what the disk refused, what alone could not be stored."""
         try:
             chunk = await self._threads.columns(gather, taken, self._ring)
@@ -171,17 +173,19 @@ class Writer:
                 later.append(chunk)
             else:
                 stored.append(chunk)
-        except Exception:
+        except Exception as error:
             if len(taken) == 1:
-                bad += taken
+                bad.append((taken[0], error))
                 return
             middle = len(taken) // 2
             await self._salvage(taken[:middle], stored, later, bad)
             await self._salvage(taken[middle:], stored, later, bad)
 
-    def _drop(self, one: Accepted) -> None:
-        """Give up a batch that no column or no store can hold; call where its error is being handled."""
-        logger.error("A batch of %s (seq %d) is dropped: it cannot be stored", one.session.node_name, one.batch.seq)
+    def _drop(self, one: Accepted, error: Exception) -> None:
+        """Give up a batch that no column or no store can hold: log why, tell its agent that it is refused."""
+        logger.error(
+            "A batch of %s (seq %d) is dropped: it cannot be stored", one.session.node_name, one.batch.seq, exc_info=error
+        )
         self._release([one])
         one.session.outbox.ack(one.session.boot, refused=[Refused(one.batch.seq, "malformed")])
 

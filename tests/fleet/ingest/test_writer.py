@@ -80,8 +80,8 @@ async def bench() -> AsyncIterator[Bench]:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_one_batch_that_cannot_be_stored_costs_no_other(bench: Bench) -> None:
-    """Its agent is told that it is refused; the batches around it are stored and acked, and so are later ones."""
+async def test_one_batch_that_cannot_be_stored_costs_no_other(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Its agent is told that it is refused, the log says why; the batches around it are stored and acked, and so are later ones."""
     for seq, power in enumerate((1.0, 666.0, 3.0)):
         bench.put(seq, power)
     await asyncio.sleep(2.5)
@@ -93,6 +93,9 @@ async def test_one_batch_that_cannot_be_stored_costs_no_other(bench: Bench) -> N
     assert [(refused.seq, refused.code) for ack in bench.acks for refused in ack.refused] == [(1, "malformed")]
     assert bench.series.window("gpu", int(T), int(T) + 9)["power_w"].to_list() == [1.0, 3.0, 4.0]
     assert (bench.writer.batches, bench.writer.bytes, bench.session.outbox.unstored) == (0, 0, 0)
+    (dropped,) = [record for record in caplog.records if "(seq 1) is dropped" in record.message]
+    assert dropped.exc_info is not None
+    assert "a defect" in str(dropped.exc_info[1])
 
 
 @pytest.mark.django_db(transaction=True)
