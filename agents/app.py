@@ -49,7 +49,7 @@ def build(config: AgentConfig, server: str, clock: Clock) -> list[NodeLoop]:
     for name, source in sources(config):
         config.token(name)  # a missing token should be said at once, not at the first connection
         directory = None if config.spool is None else config.spool / name
-        spool = Spool(directory, config.spool_max_mb << 20)
+        spool = Spool(directory, config.spool_max_mb * 1_000_000)
         sender = Sender(server, partial(config.token, name), spool, clock, as_text=config.wire == "json")
         nodes.append(NodeLoop(name, source, spool, sender, clock))
     return nodes

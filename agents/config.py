@@ -24,7 +24,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     tokens: Path | None = None
     node: str = ""
     spool: Path | None = None
-    spool_max_mb: int = 64
+    spool_max_mb: int = 64  # of 1,000,000 bytes each
     wire: Literal["msgpack", "json"] = "msgpack"
     replay: tuple[Path, ...] = ()
     gpus: int | None = None
@@ -65,8 +65,8 @@ def load(file: Path | None, flags: Mapping[str, object]) -> AgentConfig:
         raise ConfigError(f"gpus={config.gpus} is outside 1 to 64.")
     if not 0 < config.speed <= 1000:
         raise ConfigError(f"speed={config.speed} is outside 0 to 1000.")
-    if not 1 <= config.spool_max_mb <= 1 << 20:
-        raise ConfigError(f"spool_max_mb={config.spool_max_mb} is outside 1 to {1 << 20}.")
+    if not 1 <= config.spool_max_mb <= 1_000_000:
+        raise ConfigError(f"spool_max_mb={config.spool_max_mb} is outside 1 to 1000000.")
     if config.server is not None and not config.server.startswith(("ws://", "wss://")):
         raise ConfigError(f"server={config.server!r} must begin with ws:// or wss://.")
     return config if config.node else msgspec.structs.replace(config, node=socket.gethostname())

@@ -73,7 +73,7 @@ class Group:
 class Spool:
     """Records until they are settled. `directory` None: in memory alone, lost when the process ends."""
 
-    def __init__(self, directory: Path | None = None, max_bytes: int = 64 << 20) -> None:
+    def __init__(self, directory: Path | None = None, max_bytes: int = 64_000_000) -> None:
         self.dropped = 0
         """Batches and events lost because the bound was reached."""
         self.dropped_events = 0

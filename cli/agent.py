@@ -17,7 +17,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=Path, metavar="FILE", help="with --replay: JSON file {node: token}")
     parser.add_argument("--node", metavar="NAME", help="the node's name (default: the host's name)")
     parser.add_argument("--spool", type=Path, metavar="DIR", help="keep what the server has not stored yet in this directory")
-    parser.add_argument("--spool-max-mb", type=int, metavar="N", help="the spool's size limit in MB")
+    parser.add_argument(
+        "--spool-max-mb", type=int, metavar="N", help="the spool's size limit in MB, of 1,000,000 bytes each (64)"
+    )
     parser.add_argument("--wire", choices=("msgpack", "json"), help="json sends text frames, for debugging")
     parser.add_argument("--replay", type=Path, nargs="+", metavar="PATH", help="play recordings (files or directories) as nodes")
     parser.add_argument("--gpus", type=int, metavar="N", help="with --replay: GPUs of each node, filled by copies")

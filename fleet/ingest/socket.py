@@ -74,7 +74,7 @@ class Ingest:
             self._stored,
             flush_s=settings.FETTLE_FLUSH_S,
             max_batches=settings.FETTLE_QUEUE_BATCHES,
-            max_bytes=settings.FETTLE_QUEUE_MB << 20,
+            max_bytes=settings.FETTLE_QUEUE_MB * 1_000_000,
         )
         self.events = EventDesk(self.threads, self._settled)
         self.connections: set[Connection] = set()

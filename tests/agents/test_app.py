@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from agents.app import build
+from agents.clock import RealClock
+from agents.config import load
+from agents.spool import BATCH
 from tests.agents.server import TOKEN, running, until
+from wire.messages import Hello
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -46,6 +51,20 @@ async def ended(started: asyncio.subprocess.Process) -> tuple[int, float]:
     async with asyncio.timeout(10):
         code = await started.wait()
     return code, time.monotonic() - began
+
+
+def test_the_spools_bound_is_in_megabytes_of_a_million_bytes(token: Path, tmp_path: Path) -> None:
+    """What the flag says is what the disk holds at most."""
+    config = load(None, {"node": "n", "token_file": token, "spool": tmp_path / "spool", "spool_max_mb": 1})
+    (node,) = build(config, "ws://127.0.0.1:9/", RealClock())
+    node.spool.begin(Hello(node="n", boot="b", agent_version="1"))
+    largest = 0
+    for seq in range(300):
+        node.spool.append(BATCH, seq, b"x" * 10_000)
+        largest = max(largest, sum(file.stat().st_size for file in (tmp_path / "spool").rglob("*.spool")))
+    node.spool.close()
+
+    assert 950_000 < largest <= 1_000_000
 
 
 async def test_sigterm_ends_it_in_under_two_seconds_connected_or_not(token: Path) -> None:
