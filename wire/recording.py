@@ -158,7 +158,10 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 class Writer:
-    """Writes a recording line by line; each line is on disk before the next, so a killed run keeps its samples."""
+    """Writes a recording line by line, each handed to the system before the next.
+
+    A run that is killed leaves a file without its end: `zcat` shows the lines that it has, `read` refuses it as cut short.
+    """
 
     def __init__(self, path: Path, header: Header) -> None:
         self._file = gzip.open(path, "wb")  # noqa: SIM115 - closed by close()
