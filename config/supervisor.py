@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -102,7 +103,7 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 env=dict(self.environment),
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(_die_with, os.getpid()),
             )
         program.started_at = time.monotonic()
 
@@ -122,9 +123,11 @@ class Supervisor:
             return "\n".join("    " + line for line in file.read().decode(errors="replace").splitlines()[-lines:])
 
 
-def _die_with_parent() -> None:
-    """Ask the kernel to end this child when its parent is killed."""
+def _die_with(parent: int) -> None:
+    """Ask the kernel to end this child when its parent is killed; end at once when that has happened already."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _signal(program: Program, number: signal.Signals) -> None:

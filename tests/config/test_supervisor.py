@@ -1,6 +1,7 @@
 """The supervisor restarts what dies and leaves nothing behind."""
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from config.supervisor import Supervisor
+from tests.serving import ROOT
 
 
 @contextmanager
@@ -97,3 +99,11 @@ def test_it_bounds_a_log_while_its_program_runs(tmp_path: Path, monkeypatch: pyt
             )
         )
         until(lambda: log.stat().st_size <= 10_000)
+
+
+def test_a_child_whose_parent_was_gone_before_it_could_ask_ends_at_once() -> None:
+    """The kernel tells of a parent's death only those who asked before it."""
+    code = "import os; from config.supervisor import _die_with; _die_with(os.getppid() + 1); print('alive')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (1, "")
