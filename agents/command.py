@@ -29,12 +29,16 @@ _decode: Final = msgspec.json.Decoder(Sample).decode
 
 
 class Ran(Struct):
-    """How a command ended: its exit code as a shell tells it, and its recording (None: nothing was sampled)."""
+    """How a command ended: its exit code as a shell tells it, and its recording (None: nothing was sampled).
+
+    `trouble` says why the file is not whole; None: it is, or none was wanted.
+    """
 
     code: int
     seconds: float
     recording: Recording | None
     gpus_state: str
+    trouble: str | None = None
 
 
 class CommandError(Exception):
@@ -46,7 +50,7 @@ class CommandError(Exception):
 
 
 async def run(words: Sequence[str], machine: Machine, file: Path | None = None, hz: float = recorder.HZ) -> Ran:
-    """Run `words` to its end and sample meanwhile; CommandError when it cannot be started, OSError when `file` cannot be written."""
+    """Run `words` to its end and sample meanwhile; CommandError when it cannot be started, OSError when `file` cannot be begun."""
     running = asyncio.get_running_loop()
     writer = None if file is None else _LazyWriter(file)
     began = time.monotonic()
@@ -70,9 +74,14 @@ async def run(words: Sequence[str], machine: Machine, file: Path | None = None, 
         if writer is not None:
             writer.close()
     recording = watch.recording(Path(words[0]).name)
-    if file is not None and recording is not None and watch.chosen() != watch.all():
-        _keep_only(file, recording.header, watch.chosen())
-    return Ran(code if code >= 0 else 128 - code, time.monotonic() - began, recording, machine.state_detail or machine.state)
+    trouble = None if writer is None else writer.trouble
+    if file is not None and recording is not None and trouble is None and watch.chosen() != watch.all():
+        try:
+            _keep_only(file, recording.header, watch.chosen())
+        except OSError as error:
+            trouble = f"{file} has all GPUs: {error.strerror or error}"
+    state = machine.state_detail or machine.state
+    return Ran(code if code >= 0 else 128 - code, time.monotonic() - began, recording, state, trouble)
 
 
 def _forward(child: asyncio.subprocess.Process, number: int) -> None:
@@ -105,23 +114,35 @@ async def _sample(machine: Machine, hz: float, watch: "_Watch", writer: "_LazyWr
 
 
 class _LazyWriter:
-    """Writes the header as soon as the GPUs are known."""
+    """Writes the header as soon as the GPUs are known. A disk that refuses ends the file, never the sampling: see `trouble`."""
 
     def __init__(self, file: Path) -> None:
         file.touch()  # a path that cannot be written should be said before the command has run for hours
         self._file = file
         self._writer: Writer | None = None
+        self.trouble: str | None = None
 
     def write(self, head: Header, sample: Sample) -> None:
-        if self._writer is None:
-            self._writer = Writer(self._file, head)
-        self._writer.sample(sample)
+        if self.trouble is not None:
+            return
+        try:
+            if self._writer is None:
+                self._writer = Writer(self._file, head)
+            self._writer.sample(sample)
+        except OSError as error:
+            self._end(error)
 
     def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        elif self._file.stat().st_size == 0:
-            self._file.unlink()
+        try:
+            if self._writer is not None:
+                self._writer.close()
+            elif self._file.stat().st_size == 0:
+                self._file.unlink()
+        except OSError as error:
+            self._end(error)
+
+    def _end(self, error: OSError) -> None:
+        self.trouble = self.trouble or f"{self._file} is not whole: {error.strerror or error}"
 
 
 class _Watch:

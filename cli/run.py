@@ -47,6 +47,8 @@ def call(options: argparse.Namespace) -> int:
     except OSError as error:
         print(f"fettle run: {options.record}: cannot be written: {error.strerror or error}.", file=sys.stderr)
         return 2
+    if result.trouble is not None:
+        print(f"fettle run: {result.trouble}.", file=sys.stderr)
     if result.recording is None:
         print(f"fettle run: {_why(result)}", file=sys.stderr)
         return result.code

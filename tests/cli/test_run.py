@@ -127,6 +127,18 @@ def test_gpus_of_the_commands_tree_are_kept_alone(tmp_path: Path, monkeypatch: p
     assert any(sample.processes for sample in result.recording.samples)
 
 
+def test_a_disk_that_fills_costs_the_file_and_nothing_else(tmp_path: Path) -> None:
+    """The command's exit code stands, its run is judged to its end, and the file's end is said."""
+    full = tmp_path / "full.jsonl.gz"
+    full.symlink_to("/dev/full")
+    result = run(FakeNvml(), ["sh", "-c", "sleep 1; exit 3"], full)
+
+    assert result.code == 3
+    assert result.trouble == f"{full} is not whole: No space left on device"
+    assert result.recording is not None
+    assert result.recording.samples[-1].t > 0.5
+
+
 def test_a_command_that_uses_no_gpu_is_judged_by_all_of_them() -> None:
     """Better too much than nothing."""
     result = run(FakeNvml(), ["sleep", "1"])
