@@ -37,7 +37,10 @@ def newest(scope: Scope, entities: Collection[int]) -> dict[int, Row]:
 
 
 def processes(gpus: Collection[int]) -> list[Row]:
-    """One row for each process that holds one of the GPUs now: `pid`, `name`, `user`, `gpus` (ids), metrics."""
+    """One row for each process that holds one of the GPUs now: `pid`, `name`, `user`, `gpus` (ids), metrics.
+
+    `gpu_mem_bytes` is what it holds of all of them; None where one of them does not say.
+    """
     if not gpus:
         return []
     try:
@@ -46,11 +49,10 @@ def processes(gpus: Collection[int]) -> list[Row]:
         return []
     found: dict[int, Row] = {}
     for row in frame.sort("entity", "pid").iter_rows(named=True):
-        process = found.setdefault(row["pid"], row | {"gpus": [], "gpu_mem_bytes": None})
+        process = found.setdefault(row["pid"], row | {"gpus": [], "gpu_mem_bytes": 0})
         process["gpus"].append(row["entity"])
-        held = row.get("gpu_mem_bytes")
-        if held is not None:
-            process["gpu_mem_bytes"] = (process["gpu_mem_bytes"] or 0) + held
+        held, before = row.get("gpu_mem_bytes"), process["gpu_mem_bytes"]
+        process["gpu_mem_bytes"] = None if held is None or before is None else before + held
     return list(found.values())
 
 

@@ -146,4 +146,4 @@ class Event(models.Model):
         indexes = [models.Index(fields=("handled_at", "received_at"), name="event_unhandled")]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.code or ''} on {self.node}"
+        return f"{self.kind} {'' if self.code is None else self.code} on {self.node}"

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from fleet.dashboard import cells, readings, words
 from fleet.dashboard.listing import OPEN, grouped
 from fleet.inventory.models import Absence, Gpu, Node, Refusal
+from wire.messages import PROCESSES
 
 EVENTS_SHOWN = 50
 
@@ -42,6 +43,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             "columns": [(name, words.SHORT.get(name) or words.metric(name), words.metric(name)) for name in cells.GPU_COLUMNS],
             "host": host_cells(found, absences, stale),
             "processes": [] if stale else process_rows(gpus),
+            "blind": [] if stale else blind_rows(absences),
             "findings": grouped(found.findings.filter(OPEN)),
             "noisy_means": words.NOISY_MEANS,
             "events": event_rows(found),
@@ -109,6 +111,15 @@ def why_no_gpu(node: Node) -> str:
     """What the agent said last of the driver, in its own words; empty where it said nothing."""
     said = node.events.filter(kind="driver", gpu=None).values_list("text", flat=True).first()
     return said or ""
+
+
+def blind_rows(absences: Sequence[Absence]) -> list[dict[str, Any]]:
+    """The GPUs whose holders nobody knows now, with the reason: that none is listed does not mean that none is there."""
+    return [
+        {"index": absence.gpu.index, "reason": words.word(words.REASON, absence.reason)}
+        for absence in absences
+        if absence.metric == PROCESSES and absence.gpu is not None
+    ]
 
 
 def event_rows(node: Node) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import time
 from datetime import datetime, timedelta
 
+import polars as pl
 import pytest
 from django.test import Client
 from django.utils import timezone
@@ -10,6 +11,7 @@ from django.utils import timezone
 from fleet.dashboard import charts, readings
 from fleet.findings.models import Finding
 from fleet.inventory.models import Absence, Event, Gpu, Node, Refusal
+from fleet.store.series import store
 from tests.fleet.dashboard.fleet_rows import diagnose, make_finding, make_node, write_gpus, write_host, write_process
 
 pytestmark = pytest.mark.django_db
@@ -215,6 +217,33 @@ def test_the_node_page_shows_gpus_host_processes_events_and_refusals(viewer: Cli
     assert "XID error" in page
     assert "fell off the bus" in page
     assert "12,345" in page
+
+
+def test_a_gpu_whose_holders_nobody_knows_is_not_free(viewer: Client) -> None:
+    """No process is listed since the driver hangs: the page says so, and not that none holds the GPU."""
+    node = make_node("n", 2)
+    gpus = list(node.gpus.all())
+    write_gpus(gpus)
+    assert "No process holds a GPU." in text(viewer, "/nodes/n/")
+    Absence.objects.create(node=node, gpu=gpus[1], metric="processes", reason="timeout", since=timezone.now())
+    page = text(viewer, "/nodes/n/")
+
+    assert "No process holds a GPU." not in page
+    assert "GPU 1: the driver did not answer in time" in page
+    write_process(gpus[:1], 4711)
+    assert "GPU 1: the driver did not answer in time" in text(viewer, "/nodes/n/")
+
+
+def test_memory_that_one_gpu_does_not_tell_is_no_part_of_a_sum(viewer: Client) -> None:
+    """What a process holds of one of two GPUs is not what it holds."""
+    gpus = list(make_node("n", 2).gpus.all())
+    write_process(gpus[:1], 4711)
+    row = {"entity": gpus[1].pk, "pid": 4711, "ts": int(time.time()), "name": "python", "user": "ann", "gpu_mem_bytes": None}
+    store().write("process", pl.DataFrame([row], schema_overrides={"gpu_mem_bytes": pl.Float64}))
+    (process,) = readings.processes([gpu.pk for gpu in gpus])
+
+    assert process["gpus"] == [gpu.pk for gpu in gpus]
+    assert process["gpu_mem_bytes"] is None
 
 
 def test_absent_values_are_dashes_with_their_reason(viewer: Client) -> None:
