@@ -6,14 +6,29 @@ Only the verb that was asked for is imported: an agent must not pay for the advi
 import argparse
 import importlib
 import sys
+from typing import Any
 
 VERBS = ("advise", "agent", "record", "run")
+
+
+class _Version(argparse.Action):
+    """Prints the version; reads it only when asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"fettle {version('fettle')}")
+        except PackageNotFoundError:
+            print("fettle, not installed: version unknown")
+        parser.exit()
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb; the exit code is 0 for success, 2 for bad usage or bad input."""
     argv = sys.argv[1:] if argv is None else argv
     parser = argparse.ArgumentParser(prog="fettle", description="GPU monitoring that ends in tuning advice.")
+    parser.add_argument("--version", nargs=0, action=_Version, help="show the version and exit")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     wanted = argv[:1] if argv[:1] and argv[0] in VERBS else VERBS
     for name in wanted:

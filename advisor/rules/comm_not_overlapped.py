@@ -61,8 +61,8 @@ RULE = Rule(
         1.05,
         pl.min_horizontal(3.0, 1 / (1 - c.share_communication).clip(0.2)),
         _(
-            "At most 1 / (1 - communication share). Measured: 32 times the tokens a step for the same exchange gave 10.2 times"
-            " the tokens/s on two GPUs (17.4 to 177.9 k)."
+            "The upper value is 1 / (1 - communication share), 3 at most. For comparison, another job on two GPUs with 32 times the"
+            " tokens a step for the same exchange ran at 10.2 times the tokens/s (17.4 to 177.9 k)."
         ),
     ),
     recovers=c.share_communication * 0.5,

@@ -50,7 +50,10 @@ RULE = Rule(
     gain=Expect(
         1.3,
         pl.min_horizontal(3.0, 1 / (1 - c.share_data).clip(0.05)),
-        _("At most 1 / (1 - data share); moving decoding to the GPU typically gives 1.3 to 2 times where the CPU is full."),
+        _(
+            "The upper value is 1 / (1 - data share), 3 at most; moving decoding to the GPU typically gives 1.3 to 2 times where the"
+            " CPU is full."
+        ),
     ),
     recovers=c.share_data * 0.7,
     risk=_("Augmentations differ a little between libraries: check the validation metric."),

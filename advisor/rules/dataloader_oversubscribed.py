@@ -20,7 +20,7 @@ RULE = Rule(
     opens=(c.cpu_busy_cores >= 0.9 * c.cores) & (c.children >= 1.2 * c.cores) & (c.children_cores >= 0.5 * c.cores),
     clears=(c.cpu_busy_cores < 0.8 * c.cores) | (c.children < c.cores),
     title=_("More loader processes than CPU cores"),
-    summary=_("{children:.0f} helper processes of GPU jobs share {cores:.0f} cores, {cpu_busy_cores:.1f} of which are busy."),
+    summary=_("Helper processes of GPU jobs: {children:.0f}, on {cores:.0f} cores, {cpu_busy_cores:.1f} of which are busy."),
     evidence=(
         Show("children", "processes"),
         Show("cores", "cores"),

@@ -49,7 +49,7 @@ RULE = Rule(
         1.5,
         8.0,
         _(
-            "Measured on a 735M-parameter transformer: TF32 3.4 times (10.7 to 36.0 k tokens/s), bf16 autocast 8.0 times (85.1 k)."
+            "Measured on another job, a 735M-parameter transformer: TF32 3.4 times (10.7 to 36.0 k tokens/s), bf16 autocast 8.0 times (85.1 k)."
         ),
     ),
     recovers=c.share_compute * 0.8,

@@ -43,7 +43,8 @@ RULE = Rule(
         1.2,
         c.tenants.cast(pl.Float64).clip(1.5, 4.0),
         _(
-            "Measured: a training ran at 0.46 of its speed alone while another shared its GPU, so 2.2 times with the GPU to itself."
+            "For comparison, another training ran at 0.46 of its speed alone while it shared its GPU, so 2.2 times with the GPU to"
+            " itself."
         ),
     ),
     recovers=(1 - 1 / c.tenants.clip(1, None)) * c.busy,

@@ -47,7 +47,10 @@ RULE = Rule(
     gain=Expect(
         1.2,
         pl.min_horizontal(4.2, 1 / (1 - c.share_launch).clip(0.05)),
-        _("At most 1 / (1 - launch share). Measured: the same step in a CUDA graph ran 4.2 times as fast (99 to 414 steps/s)."),
+        _(
+            "The upper value is 1 / (1 - launch share), 4.2 at most: what a CUDA graph gave another job of small layers"
+            " (99 to 414 steps/s)."
+        ),
     ),
     recovers=c.share_launch,
     risk=_("Graph capture needs static shapes, takes memory, and the first steps compile for up to minutes."),

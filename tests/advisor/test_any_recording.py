@@ -21,7 +21,26 @@ RECORDINGS = Path(__file__).resolve().parent.parent.parent / "recordings"
 ROWS: list[Any] = [
     json.loads(row) for row in gzip.decompress((RECORDINGS / "bf16_train.jsonl.gz").read_bytes()).splitlines()[:70]
 ]
-EXTREMES = (10**400, -(10**400), 10**30, 2**63, 2**64, -1, 0, 1e308, -1e308, 5e-324, 4095, 4096, 0.5, True, "", [], {}, None)
+EXTREMES: tuple[object, ...] = (
+    10**400,
+    -(10**400),
+    10**30,
+    2**63,
+    2**64,
+    -1,
+    0,
+    1e308,
+    -1e308,
+    5e-324,
+    4095,
+    4096,
+    0.5,
+    True,
+    "",
+    [],
+    {},
+    None,
+)
 
 one = st.sampled_from(EXTREMES) | st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.text(max_size=5)
 anything = st.recursive(

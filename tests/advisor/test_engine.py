@@ -1,11 +1,12 @@
 """Precedence, life between two thresholds, and what reaches a command line."""
 
+import re
 import shlex
 
 import pytest
 
 from advisor.engine import evaluate
-from advisor.rule import load
+from advisor.rule import Rule, load
 from advisor.text import Text, UnsafeValueError, fields, quoted
 from tests.advisor.rules.cases import frames
 
@@ -81,3 +82,11 @@ def test_a_text_without_its_parameter_still_reads() -> None:
     """An absent reading is a question mark, whatever format is asked."""
     assert Text("{share:.0%} of {name}", {"name": "x"}).english() == "? of x"
     assert fields("{a:.1f} {b} {a}") == ("a", "b")
+
+
+@pytest.mark.parametrize("rule", load(), ids=lambda rule: rule.id)
+def test_what_another_run_gave_is_said_to_be_another_run(rule: Rule) -> None:
+    """A ratio measured elsewhere can exceed this job's own bound, so it never reads as measured here."""
+    if rule.gain is not None:
+        assert not re.search(r"(?i)measured(?! on another job| ratio)", rule.gain.basis)
+        assert "At most 1 / (1" not in rule.gain.basis

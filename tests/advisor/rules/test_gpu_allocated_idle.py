@@ -29,3 +29,10 @@ class TestGpuAllocatedIdle(RuleCases):
         "working_gpus": 0,
     }
     lacks = ("held_gpus",)
+
+
+def test_it_counts_one_gpu_as_well_as_eight() -> None:
+    """No plural that one GPU makes wrong."""
+    (one,) = TestGpuAllocatedIdle.judge(TestGpuAllocatedIdle.fires | {"held_gpus": 1}).findings
+
+    assert one.summary.english().startswith("GPUs that the job holds: 1. In 300 s the compute engine worked ")
