@@ -69,7 +69,8 @@ segmentation fault (driver 580.159, within 30 s at 40 calls a second; with turns
 GPM_WAIT_S: Final = 0.15
 """How long a GPU waits for its turn; shorter than the shortest deadline of a tick, so that it loses its GPM metrics alone."""
 _LINK_COUNT_FIELD: Final = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
-_LINK_SPEED_FIELD: Final = pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
+_LINK_SPEED_FIELDS: Final = (pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED)
+"""All links' common speed, which an H200 under driver 580 does not tell, and the first link's own (scope 0)."""
 
 
 def _device_error(error: Exception, reasons: dict[int, str] = _REASON) -> DeviceError:
@@ -170,10 +171,11 @@ class NvmlDevice:
         limit = self._try("nvmlDeviceGetEnforcedPowerLimit")
         default = self._try("nvmlDeviceGetPowerManagementDefaultLimit")
         try:
-            links, speed = self.fields((_LINK_COUNT_FIELD, _LINK_SPEED_FIELD))
+            links, *speeds = self.fields((_LINK_COUNT_FIELD, *_LINK_SPEED_FIELDS))
         except DeviceError as error:
-            links = speed = error
+            links, speeds = error, []
         has_links = isinstance(links, int) and links > 0
+        speed = next((one for one in speeds if isinstance(one, int) and one > 0), None)
         return GpuFacts(
             index=index,
             uuid=uuid,
@@ -189,7 +191,7 @@ class NvmlDevice:
             pcie_link_width_max=self._try("nvmlDeviceGetMaxPcieLinkWidth"),
             nvlink_links=links if isinstance(links, int) else None,
             # NVML says "Mbps" and means MB/s of one link: 26562 on an H200, whose links carry 26.562 GB/s.
-            nvlink_bytes_per_s_per_link=speed * 1e6 if has_links and isinstance(speed, int) and speed > 0 else None,
+            nvlink_bytes_per_s_per_link=speed * 1e6 if has_links and speed is not None else None,
             mig_mode=self.mig_mode(),
         )
 

@@ -34,3 +34,12 @@ def test_the_second_gpu_is_held_by_nobody(nvml: FakeNvml) -> None:
         collector.collect(0.0)
 
     assert [collector.holds for collector in collectors] == [[(564, 1082130432)], []]
+
+
+def test_the_links_speed_is_asked_of_a_link_where_the_common_one_is_not_told() -> None:
+    """This card refuses field 90; field 164 (an answer put together from the links' published speed) stands in, else nothing does."""
+    nvml = FakeNvml("h200-driver-580-captured.json")
+    assert NvmlDevice(nvml, 0).facts.nvlink_bytes_per_s_per_link is None
+
+    nvml.gpus[0]["fields"]["164"] = {"type": 1, "value": 26562}
+    assert NvmlDevice(nvml, 0).facts.nvlink_bytes_per_s_per_link == 26_562e6
