@@ -40,6 +40,7 @@ def _seconds(text: str) -> float:
 def call(options: argparse.Namespace) -> int:
     """Print the judgement; 2 when the file is no recording."""
     import json
+    import os
 
     from advisor.recorded import judge
     from wire import recording
@@ -49,10 +50,11 @@ def call(options: argparse.Namespace) -> int:
     except recording.RecordingError as error:
         print(f"fettle advise: {error}", file=sys.stderr)
         return 2
-    if options.json:
-        print(json.dumps(judgement.as_json(), ensure_ascii=False, allow_nan=False))
-    else:
-        print("\n".join(lines(judgement)))
+    said = json.dumps(judgement.as_json(), ensure_ascii=False, allow_nan=False) if options.json else "\n".join(lines(judgement))
+    try:
+        print(said, flush=True)
+    except BrokenPipeError:  # the reader has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
@@ -60,14 +62,14 @@ def lines(judgement: "Judgement") -> list[str]:
     """The judgement as text for a terminal."""
     diagnosis = judgement.diagnosis
     out = [
-        f"{judgement.recording}: bottleneck {diagnosis.bottleneck} ({diagnosis.confidence} confidence,"
+        f"{judgement.recording}: bottleneck {_plain(diagnosis.bottleneck)} ({diagnosis.confidence} confidence,"
         f" {judgement.window_s:.0f} s judged)"
         if diagnosis.bottleneck
         else f"{judgement.recording}: not judged"
     ]
     for name, share in sorted(diagnosis.shares.items(), key=lambda item: -item[1]):
         if share >= 0.005:
-            out.append(f"  {name:<17}{share:>5.0%}  {'#' * round(share * _BAR)}")
+            out.append(f"  {_plain(name):<17}{share:>5.0%}  {'#' * round(share * _BAR)}")
     if judgement.note:
         out += ["", judgement.note]
     findings = judgement.evaluation.findings
@@ -85,7 +87,8 @@ def _finding(number: int, finding: "Finding") -> list[str]:
     where = f"{finding.scope} {finding.target}"
     out = [f"{number}. [{finding.severity}] {finding.title.english()} ({finding.rule}, {where}, {finding.confidence} confidence)"]
     out.append(f"   {finding.summary.english()}")
-    out.append("   Measured: " + "; ".join(_evidence(line) for line in finding.evidence))
+    out.append("   Measured:")
+    out += [f"     {_evidence(line)}" for line in finding.evidence]
     out.append("   Change:")
     for change in finding.change:
         first, *rest = change.text.split("\n")
@@ -100,19 +103,46 @@ def _finding(number: int, finding: "Finding") -> list[str]:
     return out
 
 
+def _plain(slug: str) -> str:
+    return slug.replace("_", " ")
+
+
+_COMPARED = {">=": "at least", "<=": "at most", ">": "above", "<": "below", "=": "exactly"}
+
+
 def _evidence(line: "Evidence") -> str:
-    value = "?" if line.value is None else _reading(line.value, line.unit)
-    passed = (
-        f" ({line.comparison} {_reading(line.threshold, line.unit)})" if line.comparison and line.threshold is not None else ""
-    )
-    return f"{line.name} {value}{passed}"
+    from advisor.names import FEATURES
+
+    label = FEATURES.get(line.name, _plain(line.name))
+    if line.value is None:
+        return f"{label}: unknown"
+    passed = ""
+    if line.comparison and line.threshold is not None and line.unit != "flag":
+        passed = f" ({_COMPARED[line.comparison]} {_reading(line.threshold, line.unit)})"
+    return f"{label}: {_reading(line.value, line.unit)}{passed}"
 
 
-_SCALES = {"bytes": (1 << 30, " GiB"), "bytes_per_second": (1e9, " GB/s"), "percent": (1, " %")}
-_SYMBOLS = {"watts": " W", "celsius": " °C", "megahertz": " MHz", "seconds": " s"}
+_SYMBOLS = {"bytes": " GiB", "ratio": " %", "percent": " %", "watts": " W", "celsius": " °C", "megahertz": " MHz"}
+_SCALES = {"bytes": 1 / (1 << 30), "ratio": 100.0}
+_RATES = ((1e9, " GB/s"), (1e6, " MB/s"), (1e3, " kB/s"))
+_TIMES = ((5400.0, 3600.0, " h"), (90.0, 60.0, " min"))
 
 
 def _reading(value: float, unit: str) -> str:
-    """`value` as a person writes it: bytes in GiB, everything else to four digits with its symbol."""
-    scale, symbol = _SCALES.get(unit, (1, _SYMBOLS.get(unit, "")))
-    return f"{value / scale:.4g}{symbol}"
+    """`value` as a person writes it: ratios in percent, memory in GiB, rates and times in the unit that suits them."""
+    if unit == "flag":
+        return "yes" if value else "no"
+    if unit == "bytes_per_second":
+        size, symbol = next((rate for rate in _RATES if abs(value) >= rate[0]), (1.0, " B/s"))
+        return f"{_short(value / size)}{symbol}"
+    if unit == "seconds":
+        size, symbol = next(((size, symbol) for least, size, symbol in _TIMES if value >= least), (1.0, " s"))
+        return f"{_short(value / size)}{symbol}"
+    return f"{_short(value * _SCALES.get(unit, 1.0))}{_SYMBOLS.get(unit, '')}"
+
+
+def _short(value: float) -> str:
+    """Whole from 100 on, else two digits that say something."""
+    if abs(value) >= 9.95:
+        return f"{value:,.0f}"
+    return f"{value:.2g}" if abs(value) < 0.95 else f"{value:.1f}".removesuffix(".0")

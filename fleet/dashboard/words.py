@@ -7,6 +7,8 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
+from advisor.names import FEATURES
+
 SEVERITY: Final = {
     "critical": pgettext_lazy("severity", "critical"),
     "warn": pgettext_lazy("severity", "warning"),
@@ -215,75 +217,7 @@ def metric(name: str, scope: str = "gpu") -> str:
     return str(METRIC.get(key) or ABSENT_TOO.get(key) or name)
 
 
-FEATURE: Final = {
-    "busy": _("Time with work on the compute engine"),
-    "children": _("Helper processes"),
-    "children_cores": _("Cores used by helper processes"),
-    "copy_rate_share": _("PCIe rate while copying, of the link"),
-    "cores": _("CPU cores of the node"),
-    "disk_read_bytes_per_s": _("Reads from all disks of the host"),
-    "disk_write_bytes_per_s": _("Writes that reached disks, whole host"),
-    "dram_active_when_busy": _("DRAM active while busy"),
-    "ecc_uncorrected_new": _("New uncorrected ECC errors"),
-    "ecc_uncorrected_volatile": _("Uncorrected ECC errors since driver load"),
-    "fp32_active_when_busy": _("FP32 pipe active while busy"),
-    "free_cores": _("CPU cores that are free"),
-    "gpus": _("GPUs of the job"),
-    "held_bytes": _("Device memory held"),
-    "held_gpus": _("GPUs held"),
-    "host_mem_share": _("Host memory used, of all"),
-    "host_mem_total_bytes": _("Host memory"),
-    "host_mem_used_bytes": _("Host memory used"),
-    "hw_slowdown_share": _("Time in hardware slowdown"),
-    "iowait_cores": _("Cores' worth of waiting for disks"),
-    "least_busy_index": _("Least busy GPU"),
-    "least_busy_ratio": _("Least busy GPU against the busiest"),
-    "loaded_power_w": _("Power under load"),
-    "main_cores": _("Cores used by the main thread"),
-    "mem_clock_p95_ratio": _("Memory clock reached, of its maximum"),
-    "mem_growth_bytes_per_s": _("Growth of device memory in use"),
-    "mem_growth_share": _("Growth of device memory, of all"),
-    "mem_used_max_bytes": _("Device memory used at the peak"),
-    "mem_used_share": _("Device memory used, of all"),
-    "mem_used_share_max": _("Device memory used at the peak, of all"),
-    "most_sm_index": _("GPU with the highest SM activity"),
-    "most_sm_ratio": _("Highest against lowest SM activity"),
-    "nvlink_bytes_per_s": _("NVLink traffic"),
-    "nvlink_share": _("NVLink traffic, of its peak"),
-    "node_temperature_c": _("Median temperature of the node's GPUs"),
-    "pcie_gen_ratio": _("PCIe generation, of the highest"),
-    "pcie_width_ratio": _("PCIe lanes, of all"),
-    "power_brake_share": _("Time under the power brake"),
-    "power_cap_share": _("Time under the power cap"),
-    "power_limit_default_w": _("Default power limit"),
-    "power_limit_ratio": _("Power limit, of the default"),
-    "power_share": _("Power, of the limit"),
-    "processes": _("Processes"),
-    "seconds_to_full": _("Time until the memory is full"),
-    "share_checkpoint": _("Time lost to checkpoints"),
-    "share_communication": _("Time lost to communication"),
-    "share_compute": _("Time spent computing"),
-    "share_copy": _("Time lost to copies"),
-    "share_data": _("Time lost waiting for data"),
-    "share_idle": _("Time idle"),
-    "share_launch": _("Time lost to kernel launches"),
-    "share_memory_bandwidth": _("Time bound by memory bandwidth"),
-    "share_underfilled": _("Time underfilled"),
-    "sm_active_when_busy": _("SM active while busy"),
-    "sm_clock_p95_mhz": _("SM clock reached"),
-    "sm_clock_p95_ratio": _("SM clock reached, of its maximum"),
-    "sm_clock_ratio": _("SM clock, of its maximum"),
-    "sw_thermal_share": _("Time in thermal slowdown by software"),
-    "tenants": _("Processes that compute on this GPU"),
-    "tensor_active_when_busy": _("Tensor cores active while busy"),
-    "thermal_slowdown_share": _("Time in thermal slowdown"),
-    "warmer_than_peers_c": _("Above the node's median temperature"),
-    "window_s": _("Length of the window"),
-    "working_gpus": _("GPUs that work"),
-    "write_bytes_per_s": _("Writes of the process, page cache included"),
-    "xid": _("XID code"),
-    "xid_events": _("XID events"),
-}
+FEATURE: Final = {name: _(text) for name, text in FEATURES.items()}
 """The features that rules show as evidence, where they are not simply a metric."""
 
 

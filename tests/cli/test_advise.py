@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +11,11 @@ from typing import Any
 
 import pytest
 
+from advisor.finding import Evidence
+from advisor.names import FEATURES
+from advisor.rule import load
 from cli.__main__ import main
+from cli.advise import _evidence
 
 RECORDINGS = Path(__file__).resolve().parent.parent.parent / "recordings"
 LINES = gzip.decompress((RECORDINGS / "bf16_train.jsonl.gz").read_bytes()).decode().splitlines()
@@ -59,10 +64,65 @@ def test_it_prints_text_that_a_person_can_follow(capsys: pytest.CaptureFixture[s
     assert out.startswith("fp32_train: bottleneck compute (high confidence")
     assert "#####" in out
     assert "fp32-without-tensor-cores" in out
-    assert "Measured: fp32_active_when_busy 0.6" in out
+    assert "   Measured:\n     FP32 pipe active while busy: 66 % (at least 20 %)\n" in out
     assert 'torch.set_float32_matmul_precision("high")' in out
     assert "Gain: 1.5 to 8 times" in out
     assert "Risk: " in out
+
+
+def test_its_json_keeps_the_names_and_values_that_programs_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """Words and units are for people; the object has features, ratios and bytes."""
+    said = json.loads(advise(capsys, RECORDINGS / "h2d_pageable.jsonl.gz", "--json")[1])
+    (finding,) = [one for one in said["findings"] if one["rule"] == "h2d-unpinned-copy"]
+    evidence = {line["name"]: line for line in finding["evidence"]}
+
+    assert evidence["share_copy"]["unit"] == "ratio"
+    assert 0.35 < evidence["share_copy"]["value"] < 1
+    assert evidence["pcie_rx_bytes_per_s"]["value"] > 1e9
+
+
+@pytest.mark.parametrize(
+    ("evidence", "said"),
+    [
+        (Evidence("share_launch", 0.6788, "ratio", 0.35, ">="), "Time lost to kernel launches: 68 % (at least 35 %)"),
+        (Evidence("busy", 0.00025, "ratio", 0.005, "<"), "Time with work on the compute engine: 0.025 % (below 0.5 %)"),
+        (Evidence("held_bytes", 64 * 2**30, "bytes"), "Device memory held: 64 GiB"),
+        (Evidence("pcie_rx_bytes_per_s", 18.47e9, "bytes_per_second"), "PCIe from host: 18 GB/s"),
+        (Evidence("pcie_rx_bytes_per_s", 6626.0, "bytes_per_second"), "PCIe from host: 6.6 kB/s"),
+        (Evidence("pcie_rx_bytes_per_s", 0.0, "bytes_per_second"), "PCIe from host: 0 B/s"),
+        (Evidence("seconds_to_full", 42.06, "seconds", 1800.0, "<"), "Time until the memory is full: 42 s (below 30 min)"),
+        (Evidence("seconds_to_full", 70_000.0, "seconds"), "Time until the memory is full: 19 h"),
+        (Evidence("working_gpus", 0.0, "gpus", 0.0, "="), "GPUs that work: 0 (exactly 0)"),
+        (Evidence("sm_clock_p95_mhz", 1395.0, "megahertz"), "SM clock reached: 1,395 MHz"),
+        (Evidence("remap_failed", 1.0, "flag", 1.0, ">="), "Row remap failed: yes"),
+        (Evidence("a_new_feature", None, "ratio"), "a new feature: unknown"),
+    ],
+)
+def test_it_writes_readings_as_people_do(evidence: Evidence, said: str) -> None:
+    """Plain names, percent, units that suit the size, and the threshold in words."""
+    assert _evidence(evidence) == said
+
+
+def test_every_feature_that_a_rule_shows_has_a_plain_name() -> None:
+    """No slug reaches a reader."""
+    assert {show.feature for rule in load() for show in rule.evidence} <= set(FEATURES)
+
+
+def test_it_names_bottlenecks_in_plain_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """In text; the JSON has the slug."""
+    assert advise(capsys, RECORDINGS / "decode_b1.jsonl.gz")[1].startswith("decode_b1: bottleneck memory bandwidth (")
+    assert json.loads(advise(capsys, RECORDINGS / "decode_b1.jsonl.gz", "--json")[1])["bottleneck"] == "memory_bandwidth"
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
+    """As of `fettle advise FILE | head -1`: no traceback."""
+    program = [sys.executable, "-m", "cli", "advise", str(RECORDINGS / "leak.jsonl.gz")]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(program, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False, cwd=RECORDINGS.parent)
+    os.close(write_end)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_it_says_so_when_there_is_nothing_to_change(capsys: pytest.CaptureFixture[str]) -> None:
