@@ -1,11 +1,12 @@
 """The interface's words for what the code names by slug: metrics, units, reasons, states, bottlenecks."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from django.utils.text import capfirst
-from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from advisor.names import FEATURES
 
@@ -233,10 +234,10 @@ def evidence(name: str) -> str:
 
 def source(text: str) -> str:
     """A source as a reader sees it: a recording's name stays, the words around it are of the reader's language."""
-    for word, told in (("recordings ", _("recordings {names}")), ("recording ", _("recording {names}"))):
-        if text.startswith(word):
-            return str(told).replace("{names}", text.removeprefix(word).replace(" and ", f" {gettext('and')} "))
-    return gettext(text) if text == "measured" else text
+    both, one = _("recordings {one} and {other}"), _("recording {one}")
+    if match := re.fullmatch(r"recordings (\S+) and (\S+)", text):
+        return str(both).replace("{one}", match[1]).replace("{other}", match[2])
+    return str(one).replace("{one}", text.removeprefix("recording ")) if text.startswith("recording ") else text
 
 
 def word(words: Mapping[str, object], slug: str) -> str:

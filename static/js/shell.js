@@ -1,5 +1,5 @@
 // Around every page. Light or dark: the system's choice until the reader makes one, which this browser keeps; it runs
-// before the first paint. And the reason of an absent value for those who tap instead of hovering.
+// before the first paint. And the reason of an absent value for those who do not hover.
 (() => {
   const root = document.documentElement;
   const kept = localStorage.getItem("theme");
@@ -8,16 +8,23 @@
   const tell = () => document.dispatchEvent(new CustomEvent("theme"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tell);
 
-  document.addEventListener("click", (event) => {
+  // Says why a value is absent, beside it: to who taps it and to who comes to it with the keyboard.
+  const explain = (event) => {
     document.querySelector(".reason")?.remove();
-    const absent = event.target.closest(".absent[title]");
-    if (absent) {
-      const box = Object.assign(document.createElement("div"), { className: "reason", textContent: absent.title });
-      document.body.append(box);
-      const place = absent.getBoundingClientRect();
-      box.style.top = `${scrollY + place.bottom + 4}px`;
-      box.style.left = `${Math.max(8, Math.min(place.left, innerWidth - box.offsetWidth - 8))}px`;
-    }
+    const absent = event.target.closest("[tabindex][title]");
+    if (!absent) return;
+    const box = Object.assign(document.createElement("div"), { className: "reason", textContent: absent.title });
+    document.body.append(box);
+    const place = absent.getBoundingClientRect();
+    box.style.top = `${scrollY + place.bottom + 4}px`;
+    box.style.left = `${Math.max(8, Math.min(place.left, innerWidth - box.offsetWidth - 8))}px`;
+  };
+  document.addEventListener("focusin", explain);
+  document.addEventListener("focusout", () => document.querySelector(".reason")?.remove());
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") document.querySelector(".reason")?.remove(); });
+
+  document.addEventListener("click", (event) => {
+    explain(event);
     if (event.target.closest("[data-theme-toggle]")) {
       root.dataset.theme = isDark() ? "light" : "dark";
       localStorage.setItem("theme", root.dataset.theme);

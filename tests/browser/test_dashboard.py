@@ -107,6 +107,20 @@ def test_the_gpus_page_draws_its_charts(page: Page) -> None:
     expect(page.locator('[data-minutes="10"]')).to_have_attribute("aria-pressed", "true")
 
 
+def test_the_keyboard_reaches_the_reason_of_an_absent_value(page: Page) -> None:
+    """Coming to a dash shows why; Escape or going on puts it away. So too once a live frame wrote the dash."""
+    page.goto("/nodes/replay-bf16-train/")
+    expect(page.locator("#live")).to_have_text("live")
+    dash = page.locator("#host .absent").first
+    dash.focus()
+
+    expect(dash).to_be_focused()
+    expect(page.locator(".reason")).to_have_text(str(dash.get_attribute("title")))
+    page.keyboard.press("Escape")
+    expect(page.locator(".reason")).to_have_count(0)
+    assert page.evaluate("[...document.querySelectorAll('td.absent, dd.absent')].every((cell) => cell.tabIndex === 0)")
+
+
 def test_one_opens_a_finding_copies_its_change_and_accepts_it(page: Page, site: Site) -> None:
     """From the list to the row in the history."""
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
