@@ -47,7 +47,10 @@ def judge(at: datetime) -> list[Transition]:
     judged = Judged(
         rules=frozenset(one.id for one in rules),
         targets=seen.places.keys(),
-        missing=lacking | silenced(rules, evaluation.findings, still_open, seen.places) | unwatched(rules, seen),
+        missing=lacking
+        | silenced(rules, evaluation.findings, still_open, seen.places)
+        | unwatched(rules, seen)
+        | left(rules, seen),
         fresh_nodes=seen.fresh_nodes,
         gpus=seen.gpus - seen.blind,
         quiet=_QUIET,
@@ -73,6 +76,11 @@ def unwatched(rules: Iterable[Rule], seen: Look) -> set[tuple[str, str]]:
         for one in asking
         if one.scope == scope
     }
+
+
+def left(rules: Iterable[Rule], seen: Look) -> set[tuple[str, str]]:
+    """Rule and job where the job was away in a part of the window: that its GPUs idled then does not say that its trouble is over."""
+    return {(one.id, job) for one in rules if one.scope == "job" for job in seen.away}
 
 
 def silenced(

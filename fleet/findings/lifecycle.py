@@ -3,7 +3,9 @@
 The condition follows telemetry. It fires after two judgements in a row that saw it (a critical one at once) and
 resolves after two that saw it clear. No judgement, because the node is stale, its driver hangs or a metric is missing,
 changes nothing. A judgement is known by the end of its window: judging one window twice, or an older window, does nothing.
-One that opens for the fourth time within an hour is noisy: nobody is told of it until it has kept still for a while.
+A job that is not there is no judgement either: it may be restarting. Only one that stays away has ended, and its findings with it.
+One that opens for the fourth time within an hour is noisy: nobody is told of it until it has kept still for a while. What ended
+with its job does not count as an opening.
 
 The advice follows people: proposed, accepted or dismissed, applied; the verdict on what was applied is measured.
 """
@@ -15,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Exists, Max, OuterRef
 from django.utils import timezone
 
 from advisor.finding import SEVERITIES
@@ -31,6 +33,10 @@ FLAP_OPENINGS: Final = 4
 FLAP_SPAN: Final = timedelta(hours=1)
 QUIET: Final = timedelta(minutes=15)
 """How long a noisy finding must keep still: firing all the while, or clear all the while."""
+JOB_GRACE: Final = timedelta(minutes=10)
+"""How long a job may be away, from when its finding was last seen, and come back as the same: crash, queue and start take minutes."""
+JOB_ENDED: Final = "the job ended"
+"""The note of the transition that resolves a finding because its job stayed away."""
 EVENT_QUIET: Final = timedelta(days=1)
 """How long a device must run without a repeat before what an event reported counts as clear, unless its rule says."""
 
@@ -67,14 +73,17 @@ class Judged:
     gpus: Collection[int] = frozenset()  # that gave values, and whose holders are known
     quiet: Mapping[str, timedelta] = field(default_factory=dict)  # by rule, for what events reported
 
-    def saw_clear(self, row: Finding, at: datetime, gpus: Collection[int] = ()) -> bool:
-        """True when the window shows that the trouble of the row, whose GPUs are `gpus`, is over; silence alone does not."""
+    def job_is_gone(self, row: Finding, gpus: Collection[int]) -> bool:
+        """True for a job's finding when node and every GPU of it, `gpus`, report, who holds them is known, and the job does not."""
+        if row.scope != "job" or row.origin == "event" or (row.scope, row.target) in self.targets:
+            return False
+        return row.node_id in self.fresh_nodes and all(gpu in self.gpus for gpu in gpus)
+
+    def saw_clear(self, row: Finding, at: datetime) -> bool:
+        """True when the window shows that the trouble of the row is over; silence alone does not."""
         present = (row.scope, row.target) in self.targets
         if row.origin == "event":
             return present and at - row.last_seen_at >= self.quiet.get(row.rule, EVENT_QUIET)
-        if row.scope == "job" and not present:
-            # Its node and every GPU that it held report, and who holds them is known: it is not there any more.
-            return row.node_id in self.fresh_nodes and all(gpu in self.gpus for gpu in gpus)
         return present and row.rule in self.rules and (row.rule, row.target) not in self.missing
 
 
@@ -95,8 +104,10 @@ def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapp
                 book.saw(row)
                 if rose and row.condition == "firing":
                     book.moves(row, "firing", f"{before} -> {row.severity}")
-            elif judged.saw_clear(row, at, held[row.pk]):
+            elif judged.saw_clear(row, at):
                 book.saw_clear(row)
+            elif at - row.last_seen_at >= JOB_GRACE and judged.job_is_gone(row, held.get(row.pk, ())):
+                book.ends(row, JOB_ENDED)
         for one in _news(at, seen):
             place = places.get((one.scope, one.target), Place(None))
             book.opens(_row(one, at, place), place.gpus)
@@ -134,8 +145,7 @@ def end(fingerprint: str, at: datetime, note: str) -> bool:
         if row is None:
             return False
         book = _Book(at)
-        book.moves(row, "resolved", note)
-        book.changed.append(row)
+        book.ends(row, note)
         book.write()
     return True
 
@@ -260,6 +270,11 @@ class _Book:
         if row.streak <= -CONFIRM and (row.condition != "noisy" or self._kept_still(row)):
             self.moves(row, "resolved")
 
+    def ends(self, row: Finding, note: str) -> None:
+        """An open row is over on one certain word."""
+        self.moves(row, "resolved", note)
+        self.changed.append(row)
+
     def moves(self, row: Finding, after: str, note: str = "") -> None:
         """The row's condition becomes `after`."""
         self.transitions.append(
@@ -304,11 +319,16 @@ class _Book:
         return row.streak_since is not None and self.at - row.streak_since >= QUIET
 
     def _fire(self) -> None:
-        """Let the candidates fire, or turn noisy those that did so three times within the hour before."""
+        """Let the candidates fire, or turn noisy those that did so three times within the hour before.
+
+        An opening that ended with its job is none: the job was started again, the finding did not flap.
+        """
         if not self._candidates:
             return
+        with_job = Transition.objects.filter(finding=OuterRef("finding"), axis="condition", after="resolved", note=JOB_ENDED)
         openings = Counter(
             Transition.objects.filter(
+                ~Exists(with_job),
                 finding__fingerprint__in=[row.fingerprint for row in self._candidates],
                 axis="condition",
                 before="pending",

@@ -21,17 +21,24 @@ from wire.messages import PROCESSES
 from wire.metrics import Scope
 
 STALE_S: Final = STALE_AFTER.total_seconds()
+AWAY_S: Final = 5.0
+"""A job that none of its GPUs listed for so long was away: the window holds a start or an end, not only the job at work.
+Shorter than the pause between two judgements, so that a program's end is not taken twice for an improvement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A window with the place of each target in it, the nodes and GPUs that report, and the GPUs whose holders nobody knows."""
+    """A window with the place of each target in it, the nodes and GPUs that report, and the GPUs whose holders nobody knows.
+
+    `away`: jobs that held nothing during a part of the window.
+    """
 
     window: Window
     places: Mapping[Target, Place]
     fresh_nodes: frozenset[int]
     gpus: frozenset[int] = frozenset()
     blind: frozenset[int] = frozenset()
+    away: frozenset[str] = frozenset()
 
 
 def look(at: datetime, span_s: int) -> Look:
@@ -51,7 +58,8 @@ def look(at: datetime, span_s: int) -> Look:
     )
     nodes = set(host["node"].unique().to_list()) | {gpus[pk].node_id for pk in reporting}
     places = _places(reporting, gpus, jobs, nodes)
-    return Look(Window(gpu, host, process, facts), places, frozenset(nodes), frozenset(reporting), _blind(gpus))
+    away = _away(gpu, process, jobs)
+    return Look(Window(gpu, host, process, facts), places, frozenset(nodes), frozenset(reporting), _blind(gpus), away)
 
 
 def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, str]:
@@ -73,6 +81,20 @@ def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, s
         for row in holders.iter_rows(named=True)
         if row["gpu"] in node_names
     }
+
+
+def _away(gpu: pl.DataFrame, process: pl.DataFrame, jobs: Mapping[int, str]) -> frozenset[str]:
+    """The jobs of which every GPU listed nobody for longer than AWAY_S (or three samples) somewhere between its samples."""
+    here = set()
+    samples = {key[0]: part["t"].unique().sort() for key, part in gpu.partition_by("gpu", as_dict=True).items()}
+    listed = {key[0]: part["t"].unique() for key, part in process.partition_by("gpu", as_dict=True).items()}
+    for pk, job in jobs.items():
+        ends = samples[pk].gather([0, -1])
+        pause = (ends[1] - ends[0]) / max(samples[pk].len() - 1, 1)
+        longest = pl.concat([ends, listed[pk]]).sort().diff().max()
+        if isinstance(longest, int | float) and longest <= max(AWAY_S, 3 * pause):
+            here.add(job)
+    return frozenset(jobs.values()) - here
 
 
 def _read(

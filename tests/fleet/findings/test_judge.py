@@ -127,7 +127,7 @@ def test_a_list_of_processes_that_cannot_be_read_ends_no_job(of_node: bool) -> N
     """That no process is listed says nothing while the list is absent; when it is back and empty, the job is over."""
     card = playing()
     row = open_and_forget(card, "fp32-without-tensor-cores")
-    later = NOW + timedelta(minutes=10)
+    later = NOW + lifecycle.JOB_GRACE + timedelta(minutes=1)
     fill("idle_context", [card], int(later.timestamp()), processes=False)
     absent = Absence.objects.create(
         node=card.node, gpu=None if of_node else card, metric="processes", reason="timeout", since=NOW
@@ -255,3 +255,58 @@ def test_what_yields_to_another_rule_is_not_clear_while_that_one_fires() -> None
 
     stronger = found("n1/demo/a", weaker.yields_to[0], scope="job")
     assert silenced(rules, [stronger], [f"{weaker.id}:job:n1/demo/a"], places) == {(weaker.id, "n1/demo/a")}
+
+
+def free(card: Gpu, until: datetime, seconds: int) -> None:
+    """The GPU reports, does nothing, and nobody holds it."""
+    end = int(until.timestamp())
+    values = {
+        "gpu_util_pct": 0,
+        "mem_used_bytes": 0,
+        "gr_engine_active": 0.0,
+        "sm_active": 0.0,
+        "power_w": 75.0,
+        "dram_active": 0.0,
+    }
+    ts = range(end - seconds, end)
+    store().write("gpu", pl.DataFrame([{"entity": card.pk, "ts": t, **values} for t in ts]))
+    store().write("host", pl.DataFrame([{"entity": card.node_id, "ts": t, "cpu_busy_cores": 0.5} for t in ts]))
+
+
+def test_a_job_that_restarts_keeps_its_findings() -> None:
+    """Its processes vanish for two minutes, longer than a window, and come back: nothing resolves and nothing opens."""
+    card = playing()
+    judge(NOW)
+    judge(NOW + timedelta(seconds=1))
+    assert Finding.objects.get(scope="job", condition="firing").rule == "fp32-without-tensor-cores"
+    before = Transition.objects.count()
+
+    for step in range(1, 13):
+        at = NOW + step * TEN_S
+        free(card, at, 10)
+        Node.objects.update(last_seen_at=at)
+        assert [str(moved) for moved in judge(at) if moved.finding.scope == "job"] == []
+    for step in range(13, 19):
+        at = NOW + step * TEN_S
+        fill("fp32_train", [card], int(at.timestamp()), 10)
+        Node.objects.update(last_seen_at=at)
+        judge(at)
+
+    assert [str(t) for t in Transition.objects.filter(finding__scope="job")[before:]] == []
+    assert Finding.objects.get(scope="job").condition == "firing"
+    assert Transition.objects.filter(finding__scope="job").count() == before
+
+
+def test_memory_that_is_freed_clears_its_finding() -> None:
+    """A GPU that gives values and holds nothing was judged: the finding resolves after two looks, without a grace period."""
+    card = playing("idle_context")
+    judge(NOW)
+    judge(NOW + timedelta(seconds=1))
+    assert Finding.objects.get(rule="gpu-memory-held-idle").condition == "firing"
+    at = NOW + timedelta(seconds=65)
+    free(card, at, 60)
+    Node.objects.update(last_seen_at=at)
+
+    judge(at)
+    assert [moved.after for moved in judge(at + timedelta(seconds=1))] == ["resolved"]
+    assert Finding.objects.get(rule="gpu-memory-held-idle").resolved_at is not None

@@ -209,24 +209,88 @@ def test_growing_worse_while_it_fires_is_a_transition() -> None:
     assert Transition.objects.latest("id").note == "warn -> critical"
 
 
-def test_a_job_that_left_its_fresh_node_is_over() -> None:
-    """Node and GPUs report, and the job holds none any more; while one of them is silent nothing is known."""
-    home = node()
-    cards = gpu(home, 0).pk, gpu(home, 1).pk
-    job = found(target="n1/demo/train", scope="job")
-    places = {("job", "n1/demo/train"): Place(home.pk, cards)}
-    present = Judged(rules=frozenset([RULE]), targets=frozenset(places), fresh_nodes=frozenset([home.pk]))
-    for step in range(2):
-        reconcile(NOON + step * TEN_S, [job], present, places)
-    gone = Judged(rules=frozenset([RULE]), fresh_nodes=frozenset([home.pk]), gpus=frozenset(cards))
-    silent = Judged(rules=frozenset([RULE]), gpus=frozenset(cards))
-    half = Judged(rules=frozenset([RULE]), fresh_nodes=frozenset([home.pk]), gpus=frozenset(cards[:1]))
+JOB = "n1/demo/train"
 
-    for step in range(1, 4):
-        assert reconcile(NOON + TEN_S + step * TEN_S / 8, [], silent, {}) == []
-        assert reconcile(NOON + TEN_S + step * TEN_S / 8 + TEN_S / 16, [], half, {}) == []
-    assert reconcile(NOON + 3 * TEN_S, [], gone, {}) == []
-    assert [t.after for t in reconcile(NOON + 4 * TEN_S, [], gone, {})] == ["resolved"]
+
+class Job:
+    """A job on two GPUs of a node, and windows in which it runs, is gone, or runs without its trouble."""
+
+    def __init__(self) -> None:
+        self.home = node()
+        self.cards = gpu(self.home, 0).pk, gpu(self.home, 1).pk
+        self.places = {("job", JOB): Place(self.home.pk, self.cards)}
+        self.at = NOON
+
+    def runs(self, times: int = 2, *, trouble: bool = True) -> list[str]:
+        """So many judgements of the running job; what its finding became."""
+        found_ = [found(target=JOB, scope="job")] if trouble else []
+        seen = Judged(frozenset([RULE]), self.places.keys(), fresh_nodes=frozenset([self.home.pk]), gpus=frozenset(self.cards))
+        return self._judge(times, found_, seen, self.places)
+
+    def is_gone(self, times: int = 2, *, nodes: int = 1, cards: int = 2) -> list[str]:
+        """So many judgements without the job, in which its node and so many of its GPUs report."""
+        reporting = frozenset([self.home.pk][:nodes])
+        return self._judge(times, [], Judged(frozenset([RULE]), fresh_nodes=reporting, gpus=frozenset(self.cards[:cards])), {})
+
+    def _judge(self, times: int, found_: list[Found], seen: Judged, places: dict[tuple[str, str], Place]) -> list[str]:
+        became = []
+        for _ in range(times):
+            became += [t.after for t in reconcile(self.at, found_, seen, places)]
+            self.at += TEN_S
+        return became
+
+
+def test_a_job_that_comes_back_goes_on_with_its_finding() -> None:
+    """Restarted five times within the hour: one row, its advice as people left it, one announcement, nothing noisy."""
+    job = Job()
+    assert job.runs() == ["pending", "firing"]
+    advise_transition(Finding.objects.get(), "accepted", None)
+    for _ in range(5):
+        assert job.is_gone(50) == []
+        assert job.runs(3) == []
+
+    row = Finding.objects.get()
+    assert (row.condition, row.advice) == ("firing", "accepted")
+
+
+def test_a_job_that_stays_away_has_ended() -> None:
+    """Its finding stays open for the grace period, then resolves with the reason."""
+    job = Job()
+    job.runs()
+    last = job.at - TEN_S
+    waiting = int(lifecycle.JOB_GRACE / TEN_S) - 1
+    assert job.is_gone(waiting) == []
+
+    assert job.is_gone(1) == ["resolved"]
+    ended = Transition.objects.get(after="resolved")
+    assert (ended.at, ended.note) == (last + lifecycle.JOB_GRACE, "the job ended")
+
+
+@pytest.mark.parametrize(("nodes", "cards"), [pytest.param(0, 2, id="its node"), pytest.param(1, 1, id="one of its GPUs")])
+def test_a_job_on_something_silent_has_not_ended(nodes: int, cards: int) -> None:
+    """Nothing is known of it, however long that lasts."""
+    job = Job()
+    job.runs()
+
+    assert job.is_gone(200, nodes=nodes, cards=cards) == []
+
+
+def test_ends_of_a_job_are_no_flapping() -> None:
+    """A job started every quarter of an hour is announced each time; the fourth is not muted."""
+    job = Job()
+    for _ in range(5):
+        assert job.runs() == ["pending", "firing"]
+        assert job.is_gone(61) == ["resolved"]
+
+
+def test_a_job_judged_and_found_without_the_trouble_flaps() -> None:
+    """Only what was judged clear counts: the fourth opening is noisy."""
+    job = Job()
+    for _ in range(3):
+        assert job.runs() == ["pending", "firing"]
+        assert job.runs(trouble=False) == ["resolved"]
+
+    assert job.runs() == ["pending", "noisy"]
 
 
 def test_a_row_knows_its_node_and_gpus() -> None:
