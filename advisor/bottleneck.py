@@ -298,11 +298,13 @@ def _argmax(names: tuple[Bottleneck, ...]) -> pl.Expr:
 def _confidence() -> pl.Expr:
     """High with profiling counters and process readings; one step lower without either, low without both or few samples.
 
-    Utilisation alone says that something ran, not what: low, whatever is known of the process.
+    Utilisation alone says that something ran, not what: low, whatever is known of the process. Low power alone tells few SMs
+    from copies no better.
     """
     blind = _zero("gpm_share") < 0.5
     alone = blind & pl.col("power_w").is_null() & pl.col("mem_copy_util_pct").is_null() & (_zero("busy") >= BUSY_AT_ALL)
-    lacks = blind.cast(pl.Int32) + (pl.col("main_cores").is_null() | alone).cast(pl.Int32)
+    guessed = blind & (pl.col("share_underfilled") >= DECISIVE)
+    lacks = blind.cast(pl.Int32) + (pl.col("main_cores").is_null() | alone | guessed).cast(pl.Int32)
     lacks = pl.when(pl.col("free") & pl.col("mem_used_max_bytes").is_not_null()).then(0).otherwise(lacks) + (
         pl.col("samples") < 20
     ).cast(pl.Int32)

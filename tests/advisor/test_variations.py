@@ -27,6 +27,7 @@ VARIATIONS: dict[str, Change] = {
     "with its second half twice": variations.doubled,
     "with its second half twice, as one-second means": lambda whole: variations.means(variations.doubled(whole), 1.0),
     "on four times the GPUs": lambda whole: variations.on_more_gpus(whole, 4),
+    "on GPUs numbered from three": lambda whole: variations.numbered_from(whole, 3),
 }
 
 
@@ -63,6 +64,24 @@ def test_it_keeps_the_label_without_profiling_counters_at_lower_confidence(name:
 
     assert judgement.diagnosis.bottleneck in accepted(name)
     assert judgement.diagnosis.confidence != "high"
+
+
+def test_low_power_alone_is_a_guess() -> None:
+    """Without profiling counters few active SMs look like copies: low confidence."""
+    assert judge(variations.without_gpm(load("launch_graphed"))).diagnosis.confidence == "low"
+
+
+@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("name", ["bf16_train", "loader_starved", "ddp_big", "ddp_comm_bound"])
+def test_one_idle_gpu_of_eight_is_found_and_changes_no_label(name: str, held: bool) -> None:
+    """The others are judged as before; a warning only where the idle one is held."""
+    whole = variations.on_more_gpus(load(name), 8 // len(load(name).header.gpus))
+    judgement = judge(variations.with_one_idle(whole, 5, held=held))
+    (partial,) = [one for one in judgement.evaluation.findings if one.rule == "job-partial-gpu-use"]
+
+    assert judgement.diagnosis.bottleneck in accepted(name)
+    assert partial.summary.english().startswith("7 of 8 GPUs worked")
+    assert partial.severity == ("warn" if held else "advice")
 
 
 @pytest.mark.parametrize("name", ["ddp_comm_bound", "h2d_pageable"])

@@ -151,6 +151,25 @@ def _each_gpu(recording: Recording, change: Callable[[dict[str, Any]], dict[str,
     )
 
 
+def numbered_from(recording: Recording, first: int) -> Recording:
+    """The driver's numbers of the GPUs start at `first`, as where a container has some of a node's GPUs."""
+    header = replace(recording.header, gpus=tuple(replace(gpu, index=gpu.index + first) for gpu in recording.header.gpus))
+    return _each_gpu(replace(recording, header=header), lambda row: {**row, "index": row["index"] + first})
+
+
+def with_one_idle(recording: Recording, index: int, *, held: bool) -> Recording:
+    """GPU `index` does nothing; a process holds its memory or nobody does."""
+    nothing = {"gpu_util_pct": 0, "mem_copy_util_pct": 0, "power_w": 90.0, "mem_used_bytes": 20 * 10**9 if held else 6 * 10**8}
+
+    def idle(row: dict[str, Any]) -> dict[str, Any]:
+        if row["index"] != index:
+            return row
+        quiet = {name: 0.0 for name in row if name.endswith(("_active", "_occupancy", "_bytes_per_s"))}
+        return {**row, **quiet, **nothing, "pids": row["pids"] if held else {}}
+
+    return _each_gpu(recording, idle)
+
+
 def on_more_gpus(recording: Recording, copies: int) -> Recording:
     """The same program on `copies` times the GPUs, each copy with processes of its own, on a host so much larger."""
     n = len(recording.header.gpus)
