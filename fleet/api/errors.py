@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from rest_framework import status
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, ParseError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -36,4 +36,6 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
         error = StoreUnavailable()
     elif isinstance(error, MoveError):
         error = Conflict(str(error))
+    elif isinstance(error, RecursionError):
+        error = ParseError("The JSON of the request is nested too deeply.")
     return exception_handler(error, context)

@@ -1,12 +1,13 @@
 """What lists may be narrowed by; a value that cannot be is answered 400."""
 
-from typing import Any
+from typing import Any, get_args
 
 import django_filters
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from rest_framework.exceptions import ValidationError
 
-from advisor.finding import SEVERITIES
+from advisor.finding import SEVERITIES, Bottleneck
 from fleet.api.serializers import STATES
 from fleet.findings.models import ADVICE, CONDITIONS, Finding
 from fleet.inventory.models import STALE_AFTER, Gpu, Node
@@ -25,7 +26,45 @@ def in_state(state: str, node: str = "") -> Q:
     return Q(**{f"{seen}__gte" if state == "ok" else f"{seen}__lt": limit})
 
 
-class NodeFilter(django_filters.FilterSet):  # type: ignore[misc]
+def named(node: str) -> Q:
+    """Rows on the node of this name or id."""
+    by_name = Q(node__name=node)
+    return by_name | Q(node=int(node)) if node.isascii() and node.isdigit() and len(node) < 19 else by_name
+
+
+class Strict(django_filters.FilterSet):  # type: ignore[misc]
+    """A set that answers 400 to a parameter that it does not know, and to one whose value it cannot read."""
+
+    def is_valid(self) -> bool:
+        """False with `errors` by parameter, each a sentence."""
+        valid: bool = super().is_valid()
+        known = {*self.filters, "page", "page_size", "format"}
+        for name in self.data:
+            if name not in known:
+                self.form.add_error(
+                    None, f"There is no parameter {name[:40]}; there are {', '.join(sorted(known - {'format'}))}."
+                )
+                valid = False
+        for name, one in self.filters.items():
+            text = self.data.get(name, "")
+            if isinstance(one, django_filters.BooleanFilter) and text and text.lower() not in ("true", "false"):
+                self.form.add_error(name, f"{name} takes true or false.")
+                valid = False
+        return valid
+
+
+class Moment(django_filters.IsoDateTimeFilter):  # type: ignore[misc]
+    """A time from 1970 to 2100: others have no UTC that the database can hold."""
+
+    def filter(self, rows: QuerySet[Any], value: Any) -> QuerySet[Any]:
+        """The rows on the asked side of the time."""
+        if value and not 1970 <= value.year <= 2100:
+            raise ValidationError("opened_after and opened_before take a time between 1970 and 2100.")
+        narrowed: QuerySet[Any] = super().filter(rows, value)
+        return narrowed
+
+
+class NodeFilter(Strict):
     """Nodes by name, state, and whether they are recordings."""
 
     name = django_filters.CharFilter(help_text="The exact name.")
@@ -46,19 +85,23 @@ class NodeFilter(django_filters.FilterSet):  # type: ignore[misc]
         return rows.exclude(recording="") if value else rows.filter(recording="")
 
 
-class GpuFilter(django_filters.FilterSet):  # type: ignore[misc]
+class GpuFilter(Strict):
     """GPUs by node, model, state and bottleneck."""
 
-    node = django_filters.CharFilter(field_name="node__name", help_text="The node's exact name.")
+    node = django_filters.CharFilter(method="on_node", help_text="The node's exact name, or its id.")
     uuid = django_filters.CharFilter()
     model = django_filters.CharFilter(lookup_expr="icontains", help_text="A part of the model's name.")
     present = django_filters.BooleanFilter()
-    bottleneck = django_filters.CharFilter(field_name="diagnosis__bottleneck")
+    bottleneck = django_filters.ChoiceFilter(field_name="diagnosis__bottleneck", choices=_choices(get_args(Bottleneck)))
     state = django_filters.ChoiceFilter(choices=_choices(STATES), method="in_state")
 
     class Meta:
         model = Gpu
         fields: list[str] = []
+
+    def on_node(self, rows: QuerySet[Gpu], name: str, value: str) -> QuerySet[Gpu]:
+        """GPUs of the node of that name or id."""
+        return rows.filter(named(value))
 
     def in_state(self, rows: QuerySet[Gpu], name: str, value: str) -> QuerySet[Gpu]:
         """GPUs that are ok, stale or unknown."""
@@ -67,7 +110,7 @@ class GpuFilter(django_filters.FilterSet):  # type: ignore[misc]
         return rows.filter(in_state(value, "node__"), present=True)
 
 
-class FindingFilter(django_filters.FilterSet):  # type: ignore[misc]
+class FindingFilter(Strict):
     """Findings by what they say and where; `open=true` leaves out what is resolved."""
 
     open = django_filters.BooleanFilter(field_name="resolved_at", lookup_expr="isnull")
@@ -78,15 +121,19 @@ class FindingFilter(django_filters.FilterSet):  # type: ignore[misc]
     advice = django_filters.MultipleChoiceFilter(choices=_choices(ADVICE))
     scope = django_filters.ChoiceFilter(choices=_choices(("gpu", "node", "job", "service", "fleet")))
     target = django_filters.CharFilter()
-    bottleneck = django_filters.CharFilter()
-    node = django_filters.CharFilter(field_name="node__name", help_text="The node's exact name.")
+    bottleneck = django_filters.ChoiceFilter(choices=_choices(get_args(Bottleneck)))
+    node = django_filters.CharFilter(method="on_node", help_text="The node's exact name, or its id.")
     gpu = django_filters.NumberFilter(field_name="gpus", min_value=1, max_value=(1 << 63) - 1, help_text="A GPU's id.")
-    opened_after = django_filters.IsoDateTimeFilter(field_name="opened_at", lookup_expr="gte")
-    opened_before = django_filters.IsoDateTimeFilter(field_name="opened_at", lookup_expr="lt")
+    opened_after = Moment(field_name="opened_at", lookup_expr="gte")
+    opened_before = Moment(field_name="opened_at", lookup_expr="lt")
 
     class Meta:
         model = Finding
         fields: list[str] = []
+
+    def on_node(self, rows: QuerySet[Finding], name: str, value: str) -> QuerySet[Finding]:
+        """Findings on the node of that name or id."""
+        return rows.filter(named(value))
 
     def at_least(self, rows: QuerySet[Finding], name: str, value: Any) -> QuerySet[Finding]:
         """Findings of this severity and above."""

@@ -1,6 +1,8 @@
 """Pages of lists."""
 
+from rest_framework.exceptions import ValidationError
 from rest_framework.pagination import PageNumberPagination
+from rest_framework.request import Request
 
 
 class Page(PageNumberPagination):
@@ -8,3 +10,10 @@ class Page(PageNumberPagination):
 
     page_size_query_param = "page_size"
     max_page_size = 1000
+
+    def get_page_size(self, request: Request) -> int | None:
+        """The size asked for, no more than the largest; ValidationError when it is no whole number from 1."""
+        asked = request.query_params.get("page_size", "")
+        if asked and not (asked.isascii() and asked.isdigit() and int(asked[:9])):
+            raise ValidationError({"page_size": "page_size takes a whole number from 1 to 1000."})
+        return super().get_page_size(request)

@@ -2,6 +2,7 @@
 
 from django.urls import path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from rest_framework.permissions import IsAuthenticated
 from rest_framework.routers import SimpleRouter
 
 from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, NothingView, SeriesView
@@ -14,8 +15,8 @@ router.register("findings", FindingViewSet)
 urlpatterns = [
     *router.urls,
     path("series/", SeriesView.as_view(), name="series"),
-    path("schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("docs/", SpectacularSwaggerSplitView.as_view(), name="docs"),
+    path("schema/", SpectacularAPIView.as_view(permission_classes=[IsAuthenticated]), name="schema"),
+    path("docs/", SpectacularSwaggerSplitView.as_view(permission_classes=[IsAuthenticated]), name="docs"),
     path("", NothingView.as_view()),
     path("<path:rest>/", NothingView.as_view()),  # last; a path without the slash is led to one with it
 ]

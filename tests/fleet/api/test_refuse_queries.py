@@ -1,0 +1,53 @@
+"""What of a query cannot be understood is answered 400, by name; it never returns everything."""
+
+import pytest
+from rest_framework.test import APIClient
+
+from tests.fleet.rows import gpu, node
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("nodes/?is_recording=maybe", "is_recording takes true or false"),
+        ("findings/?open=x", "open takes true or false"),
+        ("nodes/?page_size=abc", "page_size takes a whole number"),
+        ("nodes/?page_size=0", "page_size takes a whole number"),
+        ("nodes/?page_size=-1", "page_size takes a whole number"),
+        ("nodes/?nmae=n1", "There is no parameter nmae"),
+        ("gpus/?bottleneck=bogus", "bottleneck"),
+        ("findings/?bottleneck=bogus", "bottleneck"),
+        ("findings/?severity=bogus", "severity"),
+        ("findings/?opened_after=0001-01-01T00:00:00%2B14:00", "opened_after"),
+        ("findings/?opened_before=9999-12-31T23:59:59-14:00", "opened_before"),
+    ],
+)
+def test_a_query_that_cannot_be_understood_is_refused(path: str, says: str, bob: APIClient) -> None:
+    """400, and the parameter is named."""
+    answer = bob.get(f"/api/v1/{path}")
+
+    assert answer.status_code == 400
+    assert says in answer.content.decode()
+
+
+def test_gpus_are_asked_for_by_name_or_id_of_their_node(bob: APIClient) -> None:
+    """The answer's `node` is an id; it may be asked for as well as the name."""
+    home = node("n1")
+    card = gpu(home)
+    gpu(node("n2"))
+
+    for asked in ("n1", str(home.pk)):
+        assert [row["id"] for row in bob.get(f"/api/v1/gpus/?node={asked}").json()["results"]] == [card.pk]
+
+
+def test_json_nested_too_deeply_is_refused(alice: APIClient) -> None:
+    """It is the caller's mistake, not ours."""
+    answer = alice.post("/api/v1/findings/1/transitions/", "[" * 100_000, content_type="application/json")
+
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("path", ["schema/", "docs/"])
+def test_the_schema_is_for_who_is_known(path: str, stranger: APIClient) -> None:
+    """As the rest of the API."""
+    assert stranger.get(f"/api/v1/{path}").status_code == 401
