@@ -5,12 +5,12 @@ the value gate refused (`out_of_range`), which ends when nothing was refused for
 same reason, so each row says which of the two it is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from django.db import transaction
+from django.db import IntegrityError, connection, transaction
 
 from fleet.ingest.columns import Accepted, Chunk
 from fleet.inventory.models import Absence, Gpu, Node
@@ -19,6 +19,12 @@ from wire.messages import PROCESSES
 REFUSED: Final = "out_of_range"
 CLOSES_AFTER_S: Final = 60.0
 """A value's absence that the server refused ends when none was refused for so long; one bad sample is one short row."""
+CHANGES_PER_S: Final = 20.0
+CHANGES_AT_ONCE: Final = 5_000
+"""Of one node. Every metric of 64 GPUs may go absent at once; what flaps on and on is written as often as its share allows,
+and of what happened in between the last state counts."""
+_ROWS_AT_ONCE: Final = 500
+"""In one transaction: nobody waits long for the database behind it."""
 
 Key = tuple[int, int | None, str]
 
@@ -28,8 +34,31 @@ class _Open:
     since: float
     reason: str
     last: float
-    row: int
+    row: Absence
     refused: bool
+
+
+@dataclass(slots=True)
+class _NodeBook:
+    """What is open on one node, what could not be written yet (time and reason), and how many changes it has left."""
+
+    open: dict[Key, _Open] = field(default_factory=dict)
+    changed_at: dict[Key, float] = field(default_factory=dict)
+    waiting: dict[Key, tuple[float, str | None]] = field(default_factory=dict)
+    left: float = field(default_factory=lambda: float(CHANGES_AT_ONCE))
+    at: float = 0.0
+
+    def refill(self, now: float) -> None:
+        """Let the share of the time since the last call come back."""
+        self.left = min(CHANGES_AT_ONCE, self.left + CHANGES_PER_S * max(0.0, now - self.at))
+        self.at = max(self.at, now)
+
+    def spend(self) -> bool:
+        """True when one more change may be written."""
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
 
 
 @dataclass(slots=True)
@@ -37,92 +66,145 @@ class AbsenceBook:
     """What is absent now on the nodes that this process serves. Only the store's thread uses it.
 
     `apply` is called before the chunk is acked: agents tell changes once. It may be called twice with the same
-    chunk (a retry, a resend): a change that is not newer than what is known does nothing.
+    chunk (a retry, a resend): a change that is not newer than what is known does nothing. What the database would
+    not take stays in the book and is written first by the next call.
     """
 
-    _nodes: dict[int, dict[Key, _Open]] = field(default_factory=dict)
-    _changed_at: dict[Key, float] = field(default_factory=dict)
+    _nodes: dict[int, _NodeBook] = field(default_factory=dict)
+    _new: list[Absence] = field(default_factory=list)
+    _ended: list[Absence] = field(default_factory=list)
 
     def apply(self, chunks: Iterable[Chunk]) -> None:
-        """Bring the rows up to these chunks, in one transaction; a database error leaves the book as the database is."""
+        """Bring the rows up to these chunks, in short transactions."""
         touched = [one for chunk in chunks for one in chunk.taken if one.batch.absent or one.session.is_first]
         impossible = [bad for chunk in chunks for bad in chunk.impossible]
-        newest = max((one.at for chunk in chunks for one in chunk.taken), default=0.0)
-        ends = self._refusals_that_ended(newest)
-        if not touched and not impossible and not ends:
-            return
+        now = max((one.at for chunk in chunks for one in chunk.taken), default=0.0)
+        ends = self._refusals_that_ended(now)
         nodes, gpus = _existing({one.session.node for one in touched} | {bad.node for bad in impossible})
+        for node, book in self._nodes.items():
+            book.refill(now)
+            for key in list(book.waiting):
+                if book.left < 1:
+                    break
+                t, reason = book.waiting.pop(key)
+                self._change(node, key, t, reason)
         touched = [one for one in touched if one.session.node in nodes and gpus.issuperset(one.session.gpus)]
-        impossible = [bad for bad in impossible if bad.node in nodes and (bad.gpu is None or bad.gpu in gpus)]
-        try:
-            with transaction.atomic():
-                for one in sorted(touched, key=lambda one: one.t):
-                    self._declared(one)
-                for bad in impossible:
-                    key = (bad.node, bad.gpu, bad.metric)
-                    known = self._of(bad.node).get(key)
-                    if known is not None:
-                        known.last = max(known.last, bad.t)
-                    else:
-                        self._open(key, bad.t, REFUSED, refused=True)
-                for key, last in ends:
-                    self._close(key, last + 1)
-        except Exception:
-            self._nodes.clear()  # read again from the database when next needed
-            self._changed_at.clear()
-            raise
+        for one in sorted(touched, key=lambda one: one.t):
+            self._declared(one)
+        for bad in impossible:
+            if bad.node not in nodes or (bad.gpu is not None and bad.gpu not in gpus):
+                continue
+            key, book = (bad.node, bad.gpu, bad.metric), self._of(bad.node)
+            known = book.open.get(key)
+            if known is not None:
+                known.last = max(known.last, bad.t)
+            elif book.spend():
+                self._open(key, bad.t, REFUSED, refused=True)
+        for key, last in ends:
+            if key in self._of(key[0]).open:
+                self._close(key, last + 1)
+        self._write()
         for one in touched:
             one.session.is_first = False
 
     def _declared(self, one: Accepted) -> None:
         session, batch = one.session, one.batch
+        book = self._of(session.node)
         named = {(session.node, session.gpus[c.gpu] if c.gpu >= 0 else None, c.metric): c.reason for c in batch.absent}
         # A boot's first batch names everything that is absent; what an earlier boot lacked and this one does not is back.
         # So is what has a value here: the batch that said so was lost on the way, as agents drop some when their disk is full.
         names_all = session.is_first and batch.seq == 0
-        for key, open_one in self._of(session.node).items():
+        for key, open_one in book.open.items():
             if key not in named and not open_one.refused and (names_all or _has_value(one, key)):
                 named[key] = None
         for key, reason in named.items():
-            if one.t < self._changed_at.get(key, 0.0):
+            if key in book.waiting and one.t < book.waiting[key][0]:
                 continue
-            known = self._of(session.node).get(key)
-            if known is not None and known.refused and reason is None:
-                continue  # the agent does not know of it
-            if (known.reason if known and not known.refused else None) == reason:
-                continue
-            if known is not None:
-                self._close(key, one.t)
-            if reason is not None:
-                self._open(key, one.t, reason)
-            self._changed_at[key] = one.t
+            book.waiting.pop(key, None)
+            self._change(session.node, key, one.t, reason)
 
-    def _of(self, node: int) -> dict[Key, _Open]:
-        known = self._nodes.get(node)
-        if known is None:
-            known = self._nodes[node] = {}
+    def _change(self, node: int, key: Key, t: float, reason: str | None) -> None:
+        """Note one change that an agent told, now or when the node has a share again."""
+        book = self._of(node)
+        if t < book.changed_at.get(key, 0.0):
+            return
+        known = book.open.get(key)
+        if known is not None and known.refused and reason is None:
+            return  # the agent does not know of it
+        if (known.reason if known and not known.refused else None) == reason:
+            return
+        if not book.spend():
+            book.waiting[key] = (t, reason)
+            return
+        if known is not None:
+            self._close(key, t)
+        if reason is not None:
+            self._open(key, t, reason)
+        book.changed_at[key] = t
+
+    def _of(self, node: int) -> _NodeBook:
+        book = self._nodes.get(node)
+        if book is None:
+            book = _NodeBook()
             for row in Absence.objects.filter(node_id=node, until=None):
-                key = (node, row.gpu_id, row.metric)
-                known[key] = _Open(row.since.timestamp(), row.reason, row.since.timestamp(), row.pk, row.refused)
-                self._changed_at[key] = row.since.timestamp()
-        return known
+                key, since = (node, row.gpu_id, row.metric), row.since.timestamp()
+                book.open[key] = _Open(since, row.reason, since, row, row.refused)
+                book.changed_at[key] = since
+            self._nodes[node] = book
+        return book
 
     def _open(self, key: Key, t: float, reason: str, *, refused: bool = False) -> None:
         node, gpu, metric = key
-        row = Absence.objects.create(node_id=node, gpu_id=gpu, metric=metric, reason=reason, refused=refused, since=_moment(t))
-        self._of(node)[key] = _Open(t, reason, t, row.pk, refused)
+        row = Absence(node_id=node, gpu_id=gpu, metric=metric, reason=reason, refused=refused, since=_moment(t))
+        self._new.append(row)
+        self._of(node).open[key] = _Open(t, reason, t, row, refused)
 
     def _close(self, key: Key, t: float) -> None:
-        known = self._of(key[0]).pop(key)
-        Absence.objects.filter(pk=known.row).update(until=_moment(max(t, known.since)))
+        known = self._of(key[0]).open.pop(key)
+        known.row.until = _moment(max(t, known.since))
+        if known.row.pk is not None:  # else it is written with its end
+            self._ended.append(known.row)
+
+    def _write(self) -> None:
+        """Write what the book is ahead of the database, a part at a time; a part that was written is not written again."""
+        while self._new:
+            part = self._new[:_ROWS_AT_ONCE]
+            try:
+                with transaction.atomic():
+                    Absence.objects.bulk_create(part)
+            except IntegrityError:  # a node or GPU was deleted meanwhile
+                for row in part:
+                    row.pk = None
+                nodes, gpus = _existing({row.node_id for row in part})
+                alive = [row for row in part if row.node_id in nodes and (row.gpu_id is None or row.gpu_id in gpus)]
+                if len(alive) == len(part):
+                    raise
+                self._new[: len(part)] = alive
+                continue
+            del self._new[: len(part)]
+        while self._ended:
+            part = self._ended[:_ROWS_AT_ONCE]
+            _end(part)
+            del self._ended[: len(part)]
 
     def _refusals_that_ended(self, now: float) -> list[tuple[Key, float]]:
         return [
             (key, known.last)
-            for opened in self._nodes.values()
-            for key, known in opened.items()
+            for book in self._nodes.values()
+            for key, known in book.open.items()
             if known.refused and now - known.last > CLOSES_AFTER_S
         ]
+
+
+def _end(rows: Collection[Absence]) -> None:
+    """Write the ends of these rows: one prepared statement, where the ORM would build a case for each row."""
+    adapt, table = connection.ops.adapt_datetimefield_value, connection.ops.quote_name(Absence._meta.db_table)
+    until = connection.ops.quote_name("until")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.executemany(
+            f"UPDATE {table} SET {until} = %s WHERE id = %s",  # noqa: S608 - no input in the names
+            [(adapt(row.until) if row.until else None, row.pk) for row in rows],
+        )
 
 
 def _has_value(one: Accepted, key: Key) -> bool:
@@ -141,6 +223,8 @@ def _has_value(one: Accepted, key: Key) -> bool:
 
 def _existing(nodes: set[int]) -> tuple[set[int], set[int]]:
     """Which of these nodes are in the inventory, and their GPUs: a person may delete a node while its agent speaks."""
+    if not nodes:
+        return set(), set()
     return (
         set(Node.objects.filter(pk__in=nodes).values_list("pk", flat=True)),
         set(Gpu.objects.filter(node__in=nodes).values_list("pk", flat=True)),

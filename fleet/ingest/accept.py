@@ -34,7 +34,6 @@ STEADY_S: Final = 5.0
 _BOOT = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,79}", re.ASCII)
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
-_REASON = re.compile(r"[a-z][a-z0-9_]{0,29}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAMES: Final[dict[Scope, frozenset[str]]] = {
     scope: frozenset(metric.name for metric in metrics.of(scope)) for scope in ("gpu", "host", "process")
@@ -172,11 +171,14 @@ def check_batch(batch: Batch, session: Session, received: float) -> None:
         raise WireError("bad_time", _time_detail(batch.t, received), batch.seq)
     if batch.processes.pid or batch.processes.holds or batch.processes.values:
         _check_processes(batch, layout, gpus)
+    told: set[tuple[int, str]] = set()
     for change in batch.absent:
         names = _ABSENT["host" if change.gpu == -1 else "gpu"]
-        reason = "back" if change.reason is None else change.reason
-        if not -1 <= change.gpu < gpus or change.metric not in names or not _REASON.fullmatch(reason):
-            raise WireError("wrong_shape", f"absent: GPU {change.gpu}, {clean(change.metric, 40)!r}", batch.seq)
+        is_known = change.metric in names and (change.reason is None or change.reason in metrics.REASONS)
+        if not -1 <= change.gpu < gpus or not is_known or (change.gpu, change.metric) in told:
+            detail = f"absent: GPU {change.gpu}, {clean(change.metric, 40)!r}: {clean(change.reason or 'back', 40)!r}"
+            raise WireError("wrong_shape", detail, batch.seq)
+        told.add((change.gpu, change.metric))
 
 
 def _check_processes(batch: Batch, layout: Layout, gpus: int) -> None:

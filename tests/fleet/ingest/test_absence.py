@@ -1,7 +1,11 @@
 """Absences as rows: what agents say lasts until they say otherwise, what the server refused ends by itself."""
 
-import pytest
+from typing import Any
 
+import pytest
+from django.db import OperationalError
+
+from fleet.ingest import absence
 from fleet.ingest.absence import CLOSES_AFTER_S, AbsenceBook
 from fleet.ingest.accept import Session, check_batch, check_hello
 from fleet.ingest.columns import Accepted, gather
@@ -129,9 +133,57 @@ def test_a_holder_is_the_end_of_an_absence_of_processes_whose_end_was_lost(node:
 @pytest.mark.parametrize(
     "change",
     [AbsentChange(-1, "processes", "timeout"), AbsentChange(0, "processes", "?"), AbsentChange(0, "power_w", ""),
-     AbsentChange(0, "process", "timeout"), AbsentChange(0, "cpu_busy_cores", "timeout")],
+     AbsentChange(0, "power_w", "because"), AbsentChange(0, "process", "timeout"), AbsentChange(0, "cpu_busy_cores", "timeout")],
 )  # fmt: skip
 def test_other_names_and_reasons_are_refused(node: Node1, change: AbsentChange) -> None:
-    """Registry names of the scope, and `processes` for a GPU; an empty reason is none."""
+    """Registry names of the scope, and `processes` for a GPU; reasons of the registry alone."""
     with pytest.raises(WireError, match="wrong_shape"):
         node.says(0, 1.0, change)
+
+
+def test_two_changes_of_one_metric_in_one_batch_are_refused(node: Node1) -> None:
+    """A batch is one moment: a metric is absent in it or not."""
+    with pytest.raises(WireError, match="wrong_shape"):
+        node.says(0, 1.0, AbsentChange(0, "power_w", "timeout"), AbsentChange(0, "power_w", None))
+
+
+def test_what_flaps_without_end_is_written_at_its_share_and_ends_in_its_last_state(
+    node: Node1, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows stay few however often an agent changes its mind; once it is calm the newest state is the one that stands."""
+    monkeypatch.setattr(absence, "CHANGES_AT_ONCE", 10)
+    for number in range(200):
+        node.says(0.001 * number, None, AbsentChange(0, "power_w", "timeout" if number % 2 else "gpu_lost"))
+    assert 10 <= Absence.objects.count() < 20
+    node.says(30)
+
+    assert [row[:2] for row in node.rows() if row[3] is None] == [("power_w", "timeout")]
+
+
+def test_a_few_thousand_changes_take_few_statements(node: Node1, django_assert_max_num_queries: Any) -> None:
+    """All metrics of all GPUs go absent at once, and are back at once: statements for hundreds of rows each."""
+    changes = [AbsentChange(gpu, name, "gpu_lost") for gpu in (0, 1) for name in node.session.layout.gpu]
+    with django_assert_max_num_queries(12):
+        node.says(0, None, *changes)
+    with django_assert_max_num_queries(12):
+        node.says(1, None, *(AbsentChange(change.gpu, change.metric, None) for change in changes))
+
+    assert len(node.rows()) == len(changes)
+    assert all(until == 1.0 for *_, until in node.rows())
+
+
+def test_what_the_database_refused_is_written_by_the_next_call_once(node: Node1, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk that is tried again after a locked database makes no second row, and its end is kept."""
+
+    def locked(rows: object) -> None:
+        raise OperationalError("database is locked")
+
+    node.says(0, None, AbsentChange(0, "power_w", "timeout"))
+    with monkeypatch.context() as patch:
+        patch.setattr(absence, "_end", locked)
+        with pytest.raises(OperationalError):
+            node.says(5, None, AbsentChange(0, "power_w", "gpu_lost"))
+    node.seq -= 1
+    node.says(5, None, AbsentChange(0, "power_w", "gpu_lost"))
+
+    assert node.rows() == [("power_w", "timeout", 0, 5.0), ("power_w", "gpu_lost", 0, None)]
