@@ -21,8 +21,10 @@ from wire.codec import WireError
 from wire.messages import PROCESSES, PROTOCOL_VERSION, Batch, Event, GpuFacts, Hello, schema_id
 from wire.metrics import Scope
 
-MAX_GPUS: Final = 256
-"""Of one node: 16 cards cut into 7 instances are 112."""
+MAX_GPUS: Final = 64
+"""Of one node: 16 cards, or 8 cut into 7 instances each."""
+MAX_PROCESSES: Final = 1_024
+MAX_HOLDS: Final = 4_096
 OLDEST_T: Final = 1_577_836_800.0
 """2020-01-01: before it a clock was never set (NVML's boot clock reads as 1970)."""
 MAX_AHEAD_S: Final = 60.0
@@ -184,6 +186,9 @@ def check_batch(batch: Batch, session: Session, received: float) -> None:
 def _check_processes(batch: Batch, layout: Layout, gpus: int) -> None:
     processes = batch.processes
     count = len(processes.pid)
+    if count > MAX_PROCESSES or len(processes.holds) > MAX_HOLDS:
+        detail = f"{count} processes, {len(processes.holds)} holds; at most {MAX_PROCESSES} and {MAX_HOLDS} are taken"
+        raise WireError("wrong_shape", detail, batch.seq)
     if len(processes.name) != count or len(processes.user) != count:
         raise WireError("wrong_shape", f"{count} pids, {len(processes.name)} names, {len(processes.user)} users", batch.seq)
     if len(processes.values) != (len(layout.process) if count or processes.values else 0):
@@ -194,8 +199,17 @@ def _check_processes(batch: Batch, layout: Layout, gpus: int) -> None:
         raise WireError("wrong_shape", f"a process column's length is not {count}", batch.seq)
     if any(not 0 <= pid < 1 << 31 for pid in processes.pid):
         raise WireError("wrong_shape", "a pid is negative or has more than 31 bits", batch.seq)
+    if len(set(processes.pid)) != count or len({(hold.gpu, hold.pid) for hold in processes.holds}) != len(processes.holds):
+        raise WireError("wrong_shape", "a pid is listed twice, or holds one GPU twice", batch.seq)
     if any(not 0 <= hold.gpu < gpus or not 0 <= hold.pid < 1 << 31 for hold in processes.holds):
         raise WireError("wrong_shape", "a process holds a GPU that the hello does not list", batch.seq)
+
+
+def weight(batch: Batch) -> int:
+    """Bytes of memory, about, that the batch takes while it waits: a hold of nine bytes on the wire becomes a row."""
+    processes, columns = batch.processes, len(batch.processes.values)
+    cells = len(batch.host) + sum(map(len, batch.gpu)) + columns * (len(processes.pid) + len(processes.holds))
+    return 16 * cells + 100 * (len(processes.pid) + len(processes.holds) + len(batch.absent))
 
 
 def check_event(event: Event, received: float) -> None:

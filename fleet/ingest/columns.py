@@ -24,7 +24,7 @@ _MAX_HELD_BYTES: Final = 1 << 43
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A batch that passed its checks. `at` is when it was taken on the server's clock, `size` its bytes on the wire."""
+    """A batch that passed its checks. `at` is when it was taken on the server's clock, `size` its bytes in the queue."""
 
     session: Session
     batch: Batch

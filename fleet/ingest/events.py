@@ -6,17 +6,22 @@ nothing: beat sweeps rows that nobody handled.
 
 import asyncio
 import logging
+import time
+from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final
 
 from celery import current_app
 from django.db import DataError, IntegrityError, transaction
 from django.db import Error as DatabaseFault
 from kombu.exceptions import OperationalError
+from msgspec import structs
 
 from fleet.ingest.accept import Session, clean
+from fleet.ingest.outbox import Outbox
 from fleet.ingest.threads import Threads
 from fleet.inventory.models import Event as Row
 from wire.codec import WireError
@@ -24,6 +29,11 @@ from wire.messages import Event
 
 TASK: Final = "fleet.findings.tasks.event_arrived"
 MAX_WAITING: Final = 20_000
+MAX_UNSETTLED: Final = 2_000
+"""Of one connection: one agent's storm must not fill the queue of all."""
+EVENTS_PER_S: Final = 200.0
+EVENTS_AT_ONCE: Final = 5_000.0
+"""Of one node; beyond it `busy`, which agents keep and send again."""
 MAX_COMMIT: Final = 500
 MAX_TOLD: Final = 50
 """Of one commit; in a storm the sweep takes the rest."""
@@ -43,13 +53,31 @@ class Arrived:
     at: float
 
 
+@dataclass(slots=True)
+class _Share:
+    """How many events a node may still send at once."""
+
+    left: float = EVENTS_AT_ONCE
+    at: float = field(default_factory=time.monotonic)
+
+    def spend(self) -> bool:
+        now = time.monotonic()
+        self.left, self.at = min(EVENTS_AT_ONCE, self.left + EVENTS_PER_S * (now - self.at)), now
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
 class EventDesk:
     """Owned by the event loop. `settled` is told, on the loop, which events are committed and which never can be."""
 
     def __init__(self, threads: Threads, settled: Callable[[list[Arrived], list[Arrived]], None]) -> None:
         self._threads = threads
         self._settled = settled
-        self._waiting: list[Arrived] = []
+        self._waiting: dict[Outbox, deque[Arrived]] = {}
+        self._count = 0
+        self._shares: dict[int, _Share] = defaultdict(_Share)
         self._wake = asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -69,11 +97,43 @@ class EventDesk:
             await self._task
 
     def put(self, arrived: Arrived) -> None:
-        """Queue an event for the next commit; WireError `busy` when too many wait."""
-        if len(self._waiting) >= MAX_WAITING:
-            raise WireError("busy", "too many events wait for the database", arrived.event.seq)
-        self._waiting.append(arrived)
+        """Queue an event for the next commit; WireError `busy` when too many wait, or its node sends too many."""
+        event, session = arrived.event, arrived.session
+        if self._count >= MAX_WAITING:
+            raise WireError("busy", "too many events wait for the database", event.seq)
+        if session.outbox.unsettled >= MAX_UNSETTLED:
+            raise WireError("busy", f"{MAX_UNSETTLED} events of this connection wait for the database", event.seq)
+        if not self._shares[session.node].spend():
+            raise WireError("busy", f"more than {EVENTS_PER_S:.0f} events a second", event.seq)
+        event = structs.replace(
+            event, text=clean(event.text, 900), gpu_uuid=None if event.gpu_uuid is None else clean(event.gpu_uuid, 80)
+        )
+        self._waiting.setdefault(session.outbox, deque()).append(Arrived(session, event, arrived.at))
+        self._count += 1
+        session.outbox.unsettled += 1
         self._wake.set()
+
+    def _group(self) -> list[Arrived]:
+        """What the next commit takes: from each connection alike, oldest first. It stays in the queue until it is settled."""
+        group: list[Arrived] = []
+        each = max(1, MAX_COMMIT // max(1, len(self._waiting)))
+        for waiting in self._waiting.values():
+            group.extend(islice(waiting, each))
+            if len(group) >= MAX_COMMIT:
+                break
+        return group
+
+    def _forget(self, group: list[Arrived]) -> None:
+        for arrived in group:
+            outbox = arrived.session.outbox
+            waiting = self._waiting[outbox]
+            waiting.popleft()
+            outbox.unsettled -= 1
+        self._count -= len(group)
+        for outbox in {arrived.session.outbox: None for arrived in group}:
+            waiting = self._waiting.pop(outbox)
+            if waiting:
+                self._waiting[outbox] = waiting  # behind those that were not served
 
     async def _run(self) -> None:
         pause = 0.5
@@ -81,7 +141,7 @@ class EventDesk:
             await self._wake.wait()
             self._wake.clear()
             while self._waiting:
-                group = self._waiting[:MAX_COMMIT]
+                group = self._group()
                 try:
                     stored, refused, ids = await self._threads.database(commit, group)
                 except Exception as error:
@@ -97,7 +157,7 @@ class EventDesk:
                 if self.failing:
                     logger.warning("Events are stored again")
                 self.failing, pause = False, 0.5
-                del self._waiting[: len(group)]
+                self._forget(group)
                 self._settled(stored, refused)
                 self._tell(ids[:MAX_TOLD])
 
@@ -143,9 +203,9 @@ def commit(group: list[Arrived]) -> tuple[list[Arrived], list[Arrived], list[int
 def _row(arrived: Arrived) -> Row:
     event, session = arrived.event, arrived.session
     gpu = session.gpu_by_uuid.get(event.gpu_uuid) if event.gpu_uuid else None
-    text = clean(event.text, 900)
+    text = event.text  # cut and cleaned on arrival, as the UUID
     if event.gpu_uuid and gpu is None:
-        text = f"{text} ({clean(event.gpu_uuid, 80)})".strip()
+        text = f"{text} ({event.gpu_uuid})".strip()
     return Row(
         node_id=session.node,
         gpu_id=gpu,

@@ -30,6 +30,7 @@ class Outbox:
         self.speaks_text = False  # replies take the form of the newest frame
         self.is_closed = False
         self.unstored = 0  # batches of this connection that the writer still holds
+        self.unsettled = 0  # and events that the event desk does
 
     async def send(self, message: FromServer) -> None:
         """Send one message; a connection that is gone is only noted."""

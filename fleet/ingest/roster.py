@@ -11,6 +11,8 @@ from fleet.ingest.accept import clean
 from fleet.inventory.models import Gpu, Node
 from wire.messages import GpuFacts, Hello
 
+MAX_ABSENT: Final = 64
+"""GPUs of a node that it no longer lists; beyond it the oldest of them go when new ones come."""
 _SMALL: Final = (1 << 15) - 1
 _LARGE: Final = 1 << 53
 
@@ -51,12 +53,25 @@ def enrol(hello: Hello, is_current: bool) -> Enrolled:
     new = [
         Gpu(node=node, uuid=facts.uuid, **_facts(facts), present=is_current) for facts in hello.gpus if facts.uuid not in known
     ]
+    listed = {facts.uuid for facts in hello.gpus}
+    if new:
+        _make_room([gpu for gpu in known.values() if gpu.uuid not in listed and (is_current or not gpu.present)])
     Gpu.objects.bulk_create(new)
     known.update({gpu.uuid: gpu for gpu in new})
     if is_current:
         _refresh(hello, known)
         node.gpus.exclude(uuid__in=[facts.uuid for facts in hello.gpus]).filter(present=True).update(present=False)
     return Enrolled(node.pk, tuple(known[facts.uuid].pk for facts in hello.gpus), is_new_boot)
+
+
+def _make_room(absent: list[Gpu]) -> None:
+    """Remove the oldest of these where too many gather, but for those with findings: every change of MIG makes new UUIDs."""
+    over = len(absent) - MAX_ABSENT
+    if over > 0:
+        keys = sorted(gpu.pk for gpu in absent)
+        told = Gpu.findings.through.objects.filter(gpu__in=keys)
+        kept = set(told.values_list("gpu", flat=True))
+        Gpu.objects.filter(pk__in=[key for key in keys if key not in kept][:over]).delete()
 
 
 def _refresh(hello: Hello, known: dict[str, Gpu]) -> None:

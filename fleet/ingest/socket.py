@@ -26,7 +26,7 @@ from django.db import Error as DatabaseFault
 from msgspec import structs
 
 from fleet.ingest import ledger as ledgers
-from fleet.ingest.accept import MAX_SEQ, MAX_SKEW_S, Session, Skew, check_batch, check_event, check_hello, clean, is_event
+from fleet.ingest.accept import MAX_SEQ, MAX_SKEW_S, Session, Skew, check_batch, check_event, check_hello, clean, is_event, weight
 from fleet.ingest.auth import Credential, Tokens
 from fleet.ingest.columns import Accepted, Chunk
 from fleet.ingest.events import Arrived, EventDesk
@@ -79,6 +79,8 @@ class Ingest:
         self.events = EventDesk(self.threads, self._settled)
         self.connections: set[Connection] = set()
         self.by_token: Counter[int] = Counter()
+        self.hello_times: dict[int, deque[float]] = {}
+        """Of each token, whichever connections they were said on."""
         self.voices: dict[str, Voice] = {}
         self._books: asyncio.Task[None] | None = None
 
@@ -174,7 +176,6 @@ class Connection:
         self.heard_at = time.time()
         self._sessions: dict[tuple[str, str], Session] = {}
         self._hellos: dict[tuple[str, str], Hello] = {}
-        self._hello_times: deque[float] = deque(maxlen=MAX_HELLOS_A_MINUTE)
         self._refused_in_a_row = 0
         self._conflict_noted = False
         self._skew = Skew()  # of the node, whichever boot's batches travel here
@@ -228,7 +229,7 @@ class Connection:
             if error.code == "bad_time" and 0 < batch.t - self.heard_at < MAX_SKEW_S:
                 self.ingest.ledger.clock(session.node, batch.t - self.heard_at)  # nothing of it is stored, so say why
             raise
-        self.ingest.writer.put(Accepted(session, batch, self.heard_at, size))
+        self.ingest.writer.put(Accepted(session, batch, self.heard_at, size + weight(batch)))
         session.skew.learn(batch.t, self.heard_at)
         return session
 
@@ -261,9 +262,10 @@ class Connection:
         hello = structs.replace(hello, t=None)  # said again, it is the same hello
         key = (hello.boot, layout.schema)
         if self._hellos.get(key) != hello:
-            if len(self._hello_times) == MAX_HELLOS_A_MINUTE and self.heard_at - self._hello_times[0] < 60:
+            times = self.ingest.hello_times.setdefault(self.credential.token, deque(maxlen=MAX_HELLOS_A_MINUTE))
+            if len(times) == MAX_HELLOS_A_MINUTE and self.heard_at - times[0] < 60:
                 raise WireError("busy", f"more than {MAX_HELLOS_A_MINUTE} hellos in a minute")
-            self._hello_times.append(self.heard_at)
+            times.append(self.heard_at)
             voice = self.ingest.voices.get(hello.node)
             speaks = voice is None or voice.boot == hello.boot
             enrolled = await self._enrol(hello, speaks)

@@ -168,6 +168,11 @@ async def test_it_refuses_a_batch_with_a_field_of_the_wrong_type(server: Server,
     await each(WRONG_TYPES, check)
 
 
+def processes_of(count: int) -> Processes:
+    """So many processes."""
+    return Processes(pid=list(range(count)), name=["a"] * count, user=["a"] * count, values=[[None] * count] * 7)
+
+
 WRONG = {
     "other-node": ("wrong_node", {"node": "node-of-another"}),
     "path-node": ("wrong_node", {"node": "../../etc/passwd"}),
@@ -186,6 +191,10 @@ WRONG = {
     "huge-pid": ("wrong_shape", {"processes": Processes(holds=[Hold(0, 1 << 60, None)])}),
     "hold-of-no-gpu": ("wrong_shape", {"processes": Processes(holds=[Hold(2, 1, None)])}),
     "hold-of-negative-gpu": ("wrong_shape", {"processes": Processes(holds=[Hold(-1, 1, None)])}),
+    "pid-twice": ("wrong_shape", {"processes": Processes(pid=[1, 1], name=["a"] * 2, user=["a"] * 2, values=[[None] * 2] * 7)}),
+    "hold-twice": ("wrong_shape", {"processes": Processes(values=[[]] * 7, holds=[Hold(0, 1, None), Hold(0, 1, 5)])}),
+    "1025-processes": ("wrong_shape", {"processes": processes_of(1025)}),
+    "4097-holds": ("wrong_shape", {"processes": Processes(values=[[]] * 7, holds=[Hold(0, pid, None) for pid in range(4097)])}),
     "absent-gpu": ("wrong_shape", {"absent": [AbsentChange(2, "power_w", "timeout")]}),
     "absent-metric": ("wrong_shape", {"absent": [AbsentChange(0, "'; DROP TABLE nodes", "timeout")]}),
     "absent-reason": ("wrong_shape", {"absent": [AbsentChange(0, "power_w", "<script>")]}),
@@ -291,7 +300,7 @@ BAD_HELLOS = {
     "negative-index": ("bad_hello", {"gpus": (GpuFacts(index=-1, uuid="GPU-a", name="x"),)}),
     "path-uuid": ("bad_hello", {"gpus": (GpuFacts(index=0, uuid="../../x", name="x"),)}),
     "empty-uuid": ("bad_hello", {"gpus": (GpuFacts(index=0, uuid="", name="x"),)}),
-    "too-many-gpus": ("bad_hello", {"gpus": tuple(GpuFacts(index=n, uuid=f"G{n}", name="") for n in range(300))}),
+    "too-many-gpus": ("bad_hello", {"gpus": tuple(GpuFacts(index=n, uuid=f"G{n}", name="") for n in range(65))}),
     "10000-gpus": ("too_large", {"gpus": tuple(GpuFacts(index=n, uuid=f"G{n}", name="") for n in range(10_000))}),
 }
 
@@ -366,13 +375,31 @@ async def test_it_answers_the_same_hello_twice(server: Server, node: str) -> Non
 
 
 async def test_it_slows_down_who_says_ever_new_hellos(server: Server, node: str) -> None:
-    """Each new hello costs database work: after thirty in a minute the next is `busy`."""
-    async with speak(server.agents, server.token(node)) as agent:
+    """Each new hello costs database work: after thirty in a minute the next is `busy`, on whichever connection it is said."""
+    token = server.token(node)
+    async with speak(server.agents, token) as agent:
         for number in range(30):
             await agent.greet(hello(node, f"boot-{number}"))
         await agent.say(hello(node, "one-too-many"))
         await agent.error("busy")
         await good_ones_pass(agent, hello(node, "boot-29"))
+    async with speak(server.agents, token) as agent:
+        await agent.say(hello(node, "on-another-connection"))
+        await agent.error("busy")
+
+
+async def test_it_forgets_gpus_that_were_listed_once_and_long_replaced(server: Server, node: str) -> None:
+    """An agent that lists ever new UUIDs leaves a bounded number of rows; those of the newest hello are all there."""
+    async with speak(server.agents, server.token(node)) as agent:
+        for boot in range(6):
+            gpus = tuple(GpuFacts(index=n, uuid=f"GPU-{boot}-{n}", name="x") for n in range(60))
+            await agent.greet(msgspec.structs.replace(hello(node, f"boot-{boot}"), gpus=gpus))
+
+    uuids = {row["uuid"] for row in server.gpus(node)}
+
+    assert len(uuids) == 60 + 64 + 60
+    assert uuids >= {f"GPU-5-{n}" for n in range(60)}
+    assert uuids >= {f"GPU-0-{n}" for n in range(60)}, "what the node has now is not forgotten for an earlier boot's hello"
 
 
 IMPOSSIBLE = {

@@ -67,6 +67,25 @@ async def test_it_stores_a_storm(server: Server, node: str) -> None:
     assert count["n"] == 1000
 
 
+async def test_a_flood_of_one_node_is_told_to_wait_and_holds_up_nobody(server: Server, node: str) -> None:
+    """Beyond its share it hears `busy`, which it keeps; another node's events are acked as if nothing were."""
+    other = f"{node}.calm"
+    async with speak(server.agents, server.token(node)) as loud, speak(server.agents, server.token(other)) as calm:
+        await loud.greet(hello(node))
+        await calm.greet(hello(other))
+        for seq in range(7000):
+            await loud.say(event(node, seq))
+        for seq in range(3):
+            began = time.monotonic()
+            await calm.say(event(other, seq))
+            assert await calm.until(lambda: len(calm.events()) > seq)  # noqa: B023 - awaited at once
+            assert time.monotonic() - began < 5
+        assert await loud.until(lambda: "busy" in loud.events_refused().values(), 30)
+
+        assert set(loud.events_refused().values()) == {"busy"}
+        assert calm.events_refused() == {}
+
+
 async def test_it_keeps_an_event_of_a_gpu_that_nobody_listed(server: Server, node: str) -> None:
     """An unknown UUID is no reason to lose the event: it is kept with the UUID in its words."""
     async with speak(server.agents, server.token(node)) as agent:
