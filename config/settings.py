@@ -212,8 +212,11 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 
 # What links in messages begin with.
+_served_at = DATA_DIR / "base-url"
 FETTLE_BASE_URL = env.text(
-    "FETTLE_BASE_URL", "http://127.0.0.1:8000", about="Where people reach the pages; links in messages begin with it."
+    "FETTLE_BASE_URL",
+    _served_at.read_text().strip() if _served_at.is_file() else "http://127.0.0.1:8000",
+    about="Where people reach the pages; links in messages begin with it. Unset: where `make up` last served this DATA.",
 )
 
 # Where telemetry lies, how long the advisor looks back, how often it looks.

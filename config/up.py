@@ -156,6 +156,8 @@ def _prepare_environment(data: Path, options: argparse.Namespace, demo: bool) ->
     if demo:  # recordings are short and loop: judge a minute of them, and do not wait long for it
         os.environ.setdefault("FETTLE_ADVISOR_WINDOW_S", "60")
         os.environ.setdefault("FETTLE_ADVISOR_PATIENCE_S", "20")
+    # commands that are run by hand beside this server, such as route_test, link to it too
+    (data / "base-url").write_text(os.environ["FETTLE_BASE_URL"] + "\n")
     key = data / "secret-key"
     if "FETTLE_SECRET_KEY" not in os.environ and not key.exists():
         key.write_text(secrets.token_urlsafe(48) + "\n")

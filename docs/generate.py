@@ -87,6 +87,8 @@ def _settings() -> Iterator[tuple[str, str, str]]:
 
 def _shown(default: ast.expr) -> str:
     """A default as a reader would write it: text without quotes, folders by the name that stands for them."""
+    if isinstance(default, ast.IfExp):  # what stands where nothing else was found
+        return _shown(default.orelse)
     try:
         return str(ast.literal_eval(default)).replace("False", "0").replace("True", "1")
     except ValueError:
