@@ -135,7 +135,7 @@ class Sender:
             raise _ServerRefusedError(str(error)) from None
         except ConnectionClosed as error:
             if error.rcvd is not None and error.rcvd.code == _CLOSE_REVOKED:
-                raise _ServerRefusedError(error.rcvd.reason) from None
+                raise _ServerRefusedError(_plain(error.rcvd.reason)) from None
             raise
 
     def welcomed(self) -> None:
@@ -157,7 +157,7 @@ class Sender:
         if self.spool.settle(group, kind, [(seq, seq)]):
             self.refused[code] += 1
             if self.refused[code] == 1:
-                log.warning("The server refused record %d (%s); it is dropped and counted.", seq, code)
+                log.warning("The server refused record %d (%s); it is dropped and counted.", seq, _plain(code))
 
     def frame(self, group: Group, kind: int, seq: int) -> bytes | str | None:
         """The frame to send; None when the record is gone."""
@@ -317,7 +317,7 @@ class _Session:
                 if self._asked:
                     self._asked.popleft().is_welcome = True
             elif isinstance(message, Command):
-                log.info("The server's command %s is not allowed here.", message.name)
+                log.info("The server's command %s is not allowed here.", _plain(message.name))
             if self._say_again:
                 await self._hello_again()
             self._wake.set()
@@ -372,19 +372,19 @@ class _Session:
                 if error.seq is not None:
                     self._later(lane, BATCH, error.seq)
             if error.seq is None and self._asked and self._asked.popleft() is self._live:
-                raise ConnectionError(f"the server is busy: {error.detail}")
+                raise ConnectionError(f"the server is busy: {_plain(error.detail)}")
             if error.seq is None and self._earlier is not None and not self._earlier.is_welcome:
                 self._earlier = None  # its hello was not taken: begin with it again later
         elif error.seq is None and error.code in _OF_A_HELLO and self._asked:
             lane = self._asked.popleft()
             if lane is self._live:
-                raise _ServerRefusedError(f"{error.code}: {error.detail}")
-            log.warning("Records of an earlier run can never be stored (%s: %s).", error.code, error.detail)
+                raise _ServerRefusedError(f"{_plain(error.code)}: {_plain(error.detail)}")
+            log.warning("Records of an earlier run can never be stored (%s: %s).", _plain(error.code), _plain(error.detail))
             for kind in (BATCH, EVENT):
                 for seq in lane.group.pending(kind):
                     self._sender.refuse(lane.group, kind, seq, error.code)
         else:
-            log.info("The server refused a frame (%s): %s", error.code, error.detail)
+            log.info("The server refused a frame (%s): %s", _plain(error.code), _plain(error.detail))
 
     def _return(self, lane: _Lane, kind: int, seq: int) -> None:
         """Send it again."""
@@ -424,4 +424,9 @@ class _Session:
 
 
 def _short(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:200] or type(error).__name__
+    return _plain((str(error).splitlines() or [""])[0]) or type(error).__name__
+
+
+def _plain(text: str) -> str:
+    """What the server said, fit for a log: no control or format characters, 200 at most."""
+    return "".join(character for character in text[:400] if character.isprintable())[:200]

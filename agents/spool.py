@@ -364,14 +364,18 @@ class Spool:
     def _recover(self, directory: Path) -> None:
         settled: list[tuple[str, int, int, int]] = []
         for path in sorted(directory.glob("*.spool")):
-            self._number = max(self._number, int(path.stem) if path.stem.isdigit() else 0)
+            self._number = max(self._number, int(path.stem) if path.stem.isdecimal() and path.stem.isascii() else 0)
             try:
                 fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
                 content = path.read_bytes()
             except OSError as error:
                 log.warning("A spool segment cannot be read: %s", error)
                 continue
-            self._recover_segment(_Segment(path, fd, len(content)), content, settled)
+            try:
+                self._recover_segment(_Segment(path, fd, len(content)), content, settled)
+            except Exception:  # no file may keep the agent from starting
+                self.damaged += 1
+                log.exception("The spool segment %s cannot be read to its end; the rest of the spool is kept", path.name)
         for boot, kind, low, high in settled:
             for group in self._groups.values():
                 if group.hello.boot == boot:
@@ -392,7 +396,12 @@ class Spool:
             if kind == HELLO:
                 group = self._recover_group(payload)
             elif kind == _SETTLED:
-                settled.append(msgspec.msgpack.decode(payload, type=tuple[str, int, int, int]))
+                try:
+                    settled.append(_decode_settled(payload))
+                except (msgspec.DecodeError, ValueError):  # whole, and yet no such record
+                    self.damaged += 1
+            elif kind not in (BATCH, EVENT):
+                self.damaged += 1
             elif group is None:
                 self._count_dropped(1, kind == EVENT)  # its hello is gone: nobody could read it
             else:
@@ -412,6 +421,13 @@ class Spool:
                 return None
             self._groups[payload] = Group(hello)
         return self._groups[payload]
+
+
+def _decode_settled(payload: bytes) -> tuple[str, int, int, int]:
+    boot, kind, low, high = msgspec.msgpack.decode(payload, type=tuple[str, int, int, int])
+    if kind not in (BATCH, EVENT):
+        raise ValueError(f"kind {kind}")
+    return boot, kind, low, high
 
 
 def _has_batch(segment: _Segment) -> bool:

@@ -6,11 +6,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.spool import BATCH, EVENT, Spool, SpoolError
+from agents.spool import _SETTLED, BATCH, EVENT, Spool, SpoolError, _record
 from wire.messages import Hello
 
 
@@ -335,3 +336,18 @@ def test_the_spool_is_a_set_of_records(steps: list[tuple[str, int, int]]) -> Non
         }
         spool.close()
     assert {b: records for b, records in found.items() if records} == {b: records for b, records in expected.items() if records}
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", msgspec.msgpack.encode("x"), msgspec.msgpack.encode(("b0", 9, 0, 1))])
+def test_a_whole_record_of_an_unknown_shape_is_counted_and_passed_over(tmp_path: Path, payload: bytes) -> None:
+    """A good checksum proves no meaning; a file with an odd name is no number. The agent starts and the rest is kept."""
+    filled(tmp_path, 3).close()
+    (path,) = tmp_path.glob("*.spool")
+    path.write_bytes(path.read_bytes() + _record(_SETTLED, 0, payload))
+    (tmp_path / "\u00b2.spool").write_bytes(b"")
+
+    spool = Spool(tmp_path)
+    (old,) = spool.earlier()
+    assert old.pending(BATCH) == [0, 1, 2]
+    assert spool.damaged == 1
+    spool.close()
