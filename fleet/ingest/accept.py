@@ -6,6 +6,7 @@ Shapes, names and times are judged here; values are judged later, over many batc
 import math
 import re
 import time
+import unicodedata
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -30,13 +31,16 @@ OLDEST_T: Final = 1_577_836_800.0
 MAX_AHEAD_S: Final = 60.0
 MAX_SKEW_S: Final = 1e9
 MAX_SEQ: Final = 1 << 53
-BEHIND_S: Final = 600.0
+BEHIND_S: Final = 30.0
+"""Later than this is a backlog, or a clock that was not told of: the first seconds do not say which."""
 STEADY_S: Final = 5.0
 
 _BOOT = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,79}", re.ASCII)
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = re.compile(
+    "[" + "".join(chr(n) for n in range(0x110000) if unicodedata.category(chr(n)) in ("Cc", "Cf", "Cs")).replace("]", "") + "]"
+)
 _NAMES: Final[dict[Scope, frozenset[str]]] = {
     scope: frozenset(metric.name for metric in metrics.of(scope)) for scope in ("gpu", "host", "process")
 }
@@ -87,7 +91,7 @@ class Skew:
         # Far behind is a backlog, which catches up, or a clock that is wrong, which stays where it is.
         best = max(self._now, self._before)
         is_steady = self._before > -math.inf and abs(self._now - self._before) < STEADY_S
-        self.value = best if best > min(self._told, 0.0) - BEHIND_S or is_steady else None
+        self.value = best if best > self._told - BEHIND_S or is_steady else None
 
     @property
     def whole(self) -> int:
@@ -232,7 +236,7 @@ def _time_detail(t: float, received: float) -> str:
 
 
 def clean(text: str, limit: int) -> str:
-    """The text without control characters, cut to `limit`."""
+    """The text without control, direction and other format characters, cut to `limit`."""
     return _CONTROL.sub("", text[: limit * 2])[:limit]
 
 
@@ -244,10 +248,14 @@ _tagged_binary = msgspec.msgpack.Decoder(_Tagged)
 _tagged_text = msgspec.json.Decoder(_Tagged)
 
 
-def is_event(frame: bytes | str) -> bool:
-    """True when a frame that does not decode calls itself an event: its seq is not a batch's."""
+def calls_itself(frame: bytes | str) -> str | None:
+    """The type that a frame which does not decode says it has; None where nothing sure can be said."""
     try:
         tagged = _tagged_text.decode(frame) if isinstance(frame, str) else _tagged_binary.decode(frame)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
-    return tagged.type == "event"
+        found = _TYPE.match(frame) if isinstance(frame, str) else None
+        return found[1] if found else None
+    return tagged.type
+
+
+_TYPE = re.compile(r'\s*\{\s*"type"\s*:\s*"(\w{1,20})"')

@@ -26,7 +26,18 @@ from django.db import Error as DatabaseFault
 from msgspec import structs
 
 from fleet.ingest import ledger as ledgers
-from fleet.ingest.accept import MAX_SEQ, MAX_SKEW_S, Session, Skew, check_batch, check_event, check_hello, clean, is_event, weight
+from fleet.ingest.accept import (
+    MAX_SEQ,
+    MAX_SKEW_S,
+    Session,
+    Skew,
+    calls_itself,
+    check_batch,
+    check_event,
+    check_hello,
+    clean,
+    weight,
+)
 from fleet.ingest.auth import Credential, Tokens
 from fleet.ingest.columns import Accepted, Chunk
 from fleet.ingest.events import Arrived, EventDesk
@@ -106,7 +117,9 @@ class Ingest:
             session.outbox.ack(session.boot, stored=[one.batch.seq for one in taken])
             newest = max(taken, key=lambda one: one.batch.t)
             skew = session.skew.value
-            self.ledger.saw(session.node, min(newest.batch.t - (skew or 0.0), newest.at), skew)
+            voice = self.voices.get(session.node_name)
+            told = skew if voice is not None and voice.boot == session.boot else None
+            self.ledger.saw(session.node, min(newest.batch.t - (skew or 0.0), newest.at), told)
         impossible = Counter((bad.node_name, bad.metric) for chunk in chunks for bad in chunk.impossible)
         for (name, metric), count in impossible.items():
             self.ledger.refuse(name, "out_of_range", f"{metric} has a value that cannot be; it is stored as absent", count)
@@ -230,7 +243,9 @@ class Connection:
                 self.ingest.ledger.clock(session.node, batch.t - self.heard_at)  # nothing of it is stored, so say why
             raise
         self.ingest.writer.put(Accepted(session, batch, self.heard_at, size + weight(batch)))
-        session.skew.learn(batch.t, self.heard_at)
+        voice = self.ingest.voices.get(session.node_name)
+        if voice is None or (voice.connection is self and voice.boot == session.boot):
+            session.skew.learn(batch.t, self.heard_at)  # an earlier boot's backlog says nothing of the clock
         return session
 
     def _event(self, event: Event) -> None:
@@ -329,8 +344,9 @@ class Connection:
 
     async def _refuse(self, error: WireError, decoded: Hello | Batch | Event | None, frame: bytes | str) -> None:
         self.ingest.ledger.refuse(self.credential.node_name, error.code, error.detail)
-        of_event = isinstance(decoded, Event) if decoded is not None else is_event(frame)
-        seq = error.seq if error.seq is not None and 0 <= error.seq < MAX_SEQ else None
+        kind = type(decoded).__name__.lower() if decoded is not None else calls_itself(frame)
+        of_event = kind == "event"
+        seq = error.seq if error.seq is not None and 0 <= error.seq < MAX_SEQ and kind in ("batch", "event") else None
         await self.outbox.send(Error(code=error.code, detail=error.detail[:300], seq=None if of_event else seq))
         if seq is not None and not isinstance(decoded, Hello):
             boot = clean(decoded.boot, 64) if decoded is not None else next(reversed(self._sessions), ("", ""))[0]

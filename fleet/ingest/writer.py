@@ -7,6 +7,7 @@ store keeps one row for each key, so nothing doubles.
 
 import asyncio
 import logging
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -29,6 +30,8 @@ GATHER_S: Final = 1.0
 MAX_BACKOFF_S: Final = 30.0
 MAX_UNSTORED: Final = 2_000
 """Of one connection: one agent's backlog must not fill the queue of all."""
+
+_NUMBER: Final = re.compile(r"\d+")
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +160,8 @@ class Writer:
 
     def _keep(self, chunks: list[Chunk], why: str) -> None:
         self._gathered[:0] = chunks
-        if self.failing != why:
+        # Counts in the message differ from try to try; what is wrong does not.
+        if self.failing is None or _NUMBER.sub("", self.failing) != _NUMBER.sub("", why):
             logger.error("Telemetry is not stored, agents keep it: %s", why)
         self.failing = why
 

@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fleet.ingest.accept import Layout, Session, check_batch, check_hello
+from fleet.ingest.accept import Layout, Session, check_batch, check_hello, clean
 from fleet.ingest.columns import Accepted, gather
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.window import Ring
@@ -137,3 +137,8 @@ def test_a_second_of_a_large_fleet_is_gathered_at_once() -> None:
     assert frame.height == 10_000
     assert frame.width == 2 + len(GPU)
     assert frame["power_w"].to_list()[::8] == [float(node) for node in range(1250)]
+
+
+def test_names_lose_what_would_turn_or_hide_the_text_around_them() -> None:
+    """Controls, direction marks, joiners and lone surrogates go; other scripts stay."""
+    assert clean("a\u202eb\u2066c\u200bd\x1be\x9bf\ud800g 显卡", 40) == "abcdefg 显卡"

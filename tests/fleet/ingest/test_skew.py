@@ -61,3 +61,15 @@ def test_a_hello_tells_the_skew_at_once() -> None:
 
     assert (behind.value, behind.whole) == (-7200, -7200)
     assert (untold.value, untold.whole) == (None, 0)
+
+
+def test_a_backlog_of_minutes_is_no_clock_that_is_behind() -> None:
+    """Ten minutes late is late, whether a hello told the time or not."""
+    told, untold = Skew(), Skew()
+    told.hello(1_750_000_000.0 + 7200, 1_750_000_000.0)
+    for second in range(10):
+        untold.learn(1_750_000_000.0 - 580 + 10 * second, 1_750_000_000.0 + second)
+        told.learn(1_750_000_000.0 - 580 + 10 * second, 1_750_000_000.0 + second)
+
+    assert untold.value is None
+    assert told.value == 7200

@@ -124,6 +124,19 @@ async def test_it_refuses_an_event_without_touching_the_batch_of_the_same_seq(se
     assert eventually(lambda: server.refusals(node) == {"bad_time": 1, "malformed": 3, "wrong_node": 1})
 
 
+async def test_a_broken_event_costs_no_batch_of_its_number(server: Server, node: str) -> None:
+    """JSON that does not decode is refused as the event that it calls itself, or as nothing that has a number."""
+    async with speak(server.agents, server.token(node)) as agent:
+        said = await agent.greet(hello(node))
+        await agent.raw('{"type":"event","node":"n","text":"\\ud800","seq":9}')
+        await agent.raw('{"node":"n","text":"\\ud800","seq":9,"type":"event"}')
+        await agent.say(batch(said, 9, time.time()))
+        assert await agent.acked(9)
+
+        assert agent.refused() == {}
+        assert agent.events_refused() == {9: "malformed"}
+
+
 async def test_it_tells_findings_of_a_committed_event(own_data: Path) -> None:
     """With a broker there, the task that handles the event waits in its queue, by name, with the row's id."""
     with ValkeyServer() as valkey, serve(own_data, {"REDIS_URL": valkey.connection_url}) as server:
