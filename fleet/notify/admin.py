@@ -80,7 +80,7 @@ class DeliveryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """The delivery log, to read."""
 
     list_display = ("made", "route", "node", "news", "state", "error", "attempts", "next_try", "sent")
-    list_filter = ("state", "route", "transition__finding__node")
+    list_filter = ("state", "route")
     list_select_related = ("route", "transition__finding__node")
     search_fields = ("transition__finding__node__name", "transition__finding__rule", "error")
     date_hierarchy = "created_at"

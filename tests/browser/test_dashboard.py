@@ -44,13 +44,14 @@ def test_the_nodes_table_says_what_the_tiles_say(page: Page) -> None:
 
 def test_up_and_down_step_by_the_rows_that_are_drawn(page: Page) -> None:
     """Under the first GPU lies the first one of the row below, however many GPUs a row holds."""
-    page.set_viewport_size({"width": 390, "height": 844})  # one node below the other
+    expect(page.locator("#live")).to_have_text("live")  # the map is drawn
+    page.set_viewport_size({"width": 390, "height": 844})
     canvas = page.locator("#map canvas")
     expect(canvas).to_have_attribute("role", "application")
     canvas.focus()
     canvas.press("ArrowRight")
     first = page.locator(".tip").text_content()
-    page.set_viewport_size({"width": 120, "height": 844})
+    page.set_viewport_size({"width": 120, "height": 844})  # one node below the other
     page.wait_for_timeout(300)
     canvas.press("ArrowDown")
     second = page.locator(".tip").text_content()
