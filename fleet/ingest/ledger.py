@@ -19,6 +19,8 @@ from django.utils import timezone
 from fleet.accounts.models import AgentToken
 from fleet.inventory.models import Node, Refusal
 
+STRANGER_S: Final = 60.0
+MAX_STRANGERS: Final = 1_000
 SKEW_STEP_S: Final = 0.25
 SKEW_WARN_S: Final = 5.0
 _IN_ONE_QUERY: Final = 500
@@ -43,6 +45,7 @@ class Ledger:
     used: set[int] = field(default_factory=set)
     refused: dict[tuple[str, str], _Refused] = field(default_factory=lambda: defaultdict(_Refused))
     _spoken: set[tuple[str, str]] = field(default_factory=set)
+    _strangers: dict[str, float] = field(default_factory=dict)
     _skew_known: dict[int, float] = field(default_factory=dict)
 
     def refuse(self, node_name: str, code: str, detail: str, count: int = 1) -> None:
@@ -56,6 +59,16 @@ class Ledger:
             logger.warning(
                 "Refused a frame of %s: %s: %s (more of these are only counted)", node_name or "an unknown agent", code, detail
             )
+
+    def stranger(self, peer: str) -> None:
+        """Count a handshake without a good token; logged at most once a minute for each peer."""
+        note, now = self.refused["", "wrong_token"], time.time()
+        note.total, note.detail, note.at = note.total + 1, f"from {peer}", now
+        if now - self._strangers.get(peer, 0.0) >= STRANGER_S:
+            if len(self._strangers) >= MAX_STRANGERS:
+                self._strangers.clear()
+            self._strangers[peer] = now
+            logger.warning("Refused a connection from %s: its token is missing, unknown or revoked", peer)
 
     def forget(self, node_name: str) -> None:
         """A new boot of the node has begun: what it does wrong is news again."""

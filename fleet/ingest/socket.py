@@ -398,7 +398,7 @@ async def agent_socket(scope: dict[str, Any], receive: Receive, send: Send) -> N
         await send({"type": "websocket.close", "code": CLOSE_RESTART})
         return
     if credential is None:
-        ingest.ledger.refuse("", "wrong_token", f"from {(scope.get('client') or ('?',))[0]}")
+        ingest.ledger.stranger(str((scope.get("client") or ("?",))[0]))
         await send({"type": "websocket.close", "code": CLOSE_POLICY})  # before accept: HTTP 403
         return
     await send({"type": "websocket.accept"})
