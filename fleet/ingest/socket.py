@@ -221,7 +221,11 @@ class Connection:
             decoded = decode_from_agent(frame)
             if isinstance(decoded, Batch):
                 session = self._batch(decoded, len(frame))
-                if self._listen(session, decoded.t):
+                takes_over = self._listen(session, decoded.t)
+                voice = self.ingest.voices.get(session.node_name)
+                if takes_over or voice is None or (voice.connection is self and voice.boot == session.boot):
+                    session.skew.learn(decoded.t, self.heard_at)  # an earlier boot's backlog says nothing of the clock
+                if takes_over:
                     hello = self._hellos[session.boot, session.layout.schema]
                     session.is_first = (await self._enrol(hello, speaks=True)).is_new_boot
                     self._listen(session, decoded.t)
@@ -243,9 +247,6 @@ class Connection:
                 self.ingest.ledger.clock(session.node, batch.t - self.heard_at)  # nothing of it is stored, so say why
             raise
         self.ingest.writer.put(Accepted(session, batch, self.heard_at, size + weight(batch)))
-        voice = self.ingest.voices.get(session.node_name)
-        if voice is None or (voice.connection is self and voice.boot == session.boot):
-            session.skew.learn(batch.t, self.heard_at)  # an earlier boot's backlog says nothing of the clock
         return session
 
     def _event(self, event: Event) -> None:
