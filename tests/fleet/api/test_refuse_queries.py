@@ -14,7 +14,7 @@ from tests.fleet.rows import gpu, node
         ("nodes/?page_size=abc", "page_size takes a whole number"),
         ("nodes/?page_size=0", "page_size takes a whole number"),
         ("nodes/?page_size=-1", "page_size takes a whole number"),
-        ("nodes/?nmae=n1", "There is no parameter nmae"),
+        ("nodes/?nodename=n1", "There is no parameter nodename"),
         ("gpus/?bottleneck=bogus", "bottleneck"),
         ("findings/?bottleneck=bogus", "bottleneck"),
         ("findings/?severity=bogus", "severity"),
