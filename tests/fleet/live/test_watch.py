@@ -138,7 +138,7 @@ async def test_it_takes_a_nodes_wrong_clock_out_of_the_age(server: Server, sessi
     """A clock 40 s ahead or 5 minutes behind makes no reading look newer or older than it is."""
     for name, ahead in (("fast", 40.0), ("slow", -300.0)):
         async with speak(server.agents, server.token(name)) as agent, watching(server, session) as socket:
-            said = await agent.greet(hello(name, gpus=1))
+            said = await agent.greet(hello(name, gpus=1, t=time.time() + ahead))  # as our agent says it
             for seq in range(3):
                 await agent.say(batch(said, seq, time.time() + ahead, {"power_w": 1.0}))
                 await asyncio.sleep(1)
