@@ -54,7 +54,6 @@ class Sender:
     def __init__(self, url: str, token: Callable[[], str], spool: Spool, clock: Clock, as_text: bool = False) -> None:
         self.refused: Counter[str] = Counter()
         """Records that were given up, by the server's code."""
-        self.acked = 0
         self.spool = spool
         self.clock = clock
         self._url = url
@@ -150,7 +149,7 @@ class Sender:
 
     def settle(self, group: Group, kind: int, ranges: list[Range]) -> None:
         """The server stored these."""
-        self.acked += self.spool.settle(group, kind, ranges)
+        self.spool.settle(group, kind, ranges)
 
     def refuse(self, group: Group, kind: int, seq: int, code: str) -> None:
         """The server, or its size limit, will never take this one."""
