@@ -74,15 +74,7 @@ class StandIns:
         return [pid for pid in self._users if os.path.exists(f"{self._proc}/{pid}")]
 
     def _tree(self) -> set[int]:
-        children: dict[int, list[int]] = {}
-        for entry in os.listdir(self._proc):
-            if entry.isdigit():
-                try:
-                    stat = procfs.read(f"{self._proc}/{entry}/stat")
-                    parent = int(stat[stat.rindex(b")") + 4 :].split(None, 1)[0])
-                except (OSError, ValueError, IndexError):
-                    continue
-                children.setdefault(parent, []).append(int(entry))
+        children = procfs.children(self._proc)
         tree, pending = set(), [self._pid]
         while pending:
             pid = pending.pop()

@@ -64,7 +64,7 @@ class ProcessCollector:
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = str(proc)
         self._seen: dict[int, _Seen] = {}
-        self._parents: dict[int, list[int]] = {}
+        self._children_of: dict[int, list[int]] = {}
         self._scan_at = float("-inf")
         self._users: dict[int, str] = {}
 
@@ -115,7 +115,7 @@ class ProcessCollector:
         """Percent of a core that the known descendants used since the call before; None without one."""
         found: dict[int, tuple[int, int]] = {}
         ticks = 0
-        pending = list(self._parents.get(pid, ()))
+        pending = list(self._children_of.get(pid, ()))
         while pending:
             child = pending.pop()
             if child in found or child == pid:
@@ -130,7 +130,7 @@ class ProcessCollector:
             before = seen.children.get(child)
             if before is not None and before[0] == stat.start:
                 ticks += max(0, stat.ticks - before[1])
-            pending.extend(self._parents.get(child, ()))
+            pending.extend(self._children_of.get(child, ()))
         elapsed = now - seen.children_at if seen.children_at is not None else 0.0
         seen.children, seen.children_at = found, now
         return ticks / _HZ / elapsed * 100 if elapsed > 0 else None
@@ -138,20 +138,7 @@ class ProcessCollector:
     def _scan(self, now: float) -> None:
         """Learn who is whose child; the next scan waits longer, the dearer this one was."""
         began = time.thread_time()
-        parents: dict[int, list[int]] = {}
-        try:
-            entries = os.listdir(self._proc)
-        except OSError:
-            entries = []
-        for entry in entries:
-            if entry.isdigit():
-                try:
-                    stat = procfs.read(f"{self._proc}/{entry}/stat")
-                    parent = int(stat[stat.rindex(b")") + 4 :].split(None, 1)[0])
-                except (OSError, ValueError, IndexError):
-                    continue
-                parents.setdefault(parent, []).append(int(entry))
-        self._parents = parents
+        self._children_of = procfs.children(self._proc)
         cost = time.thread_time() - began
         self._scan_at = now + min(_SCAN_MAX_S, max(_SCAN_MIN_S, cost / _SCAN_SHARE))
 

@@ -42,6 +42,24 @@ def read(path: str) -> bytes:
         os.close(fd)
 
 
+def children(proc: str) -> dict[int, list[int]]:
+    """The child pids of every process that has some, by its pid; reads all of `proc`. Empty where it cannot be listed."""
+    found: dict[int, list[int]] = {}
+    try:
+        entries = os.listdir(proc)
+    except OSError:
+        return found
+    for entry in entries:
+        if entry.isdigit():
+            try:
+                stat = read(f"{proc}/{entry}/stat")
+                parent = int(stat[stat.rindex(b")") + 4 :].split(None, 1)[0])
+            except (OSError, ValueError, IndexError):
+                continue  # it ended meanwhile
+            found.setdefault(parent, []).append(int(entry))
+    return found
+
+
 def reason(error: OSError) -> str:
     """Why a file of /proc could not be read, as one of wire.metrics.REASONS."""
     if isinstance(error, PermissionError):
