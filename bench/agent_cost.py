@@ -24,13 +24,13 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agents.collectors.nvml import GPU_METRICS, GpuCollector  # noqa: E402 - the root must be on the path first
-from agents.device import DeviceError, DriverError  # noqa: E402
-from agents.machine import Machine  # noqa: E402
-from agents.nvml_device import NvmlDriver  # noqa: E402
-from wire import codec  # noqa: E402
-from wire.messages import Ack, Batch, Event, Hello, Welcome  # noqa: E402
-from wire.metrics import Gpm  # noqa: E402
+from agents.collectors.nvml import GPU_METRICS, GpuCollector
+from agents.device import DeviceError, DriverError
+from agents.machine import Machine
+from agents.nvml_device import NvmlDriver
+from wire import codec
+from wire.messages import Ack, Batch, Event, Hello, Welcome
+from wire.metrics import Gpm
 
 WARM_UP_S: Final = 6.0
 GPM_IDS: Final = tuple(metric.source.metric_id for metric in GPU_METRICS if isinstance(metric.source, Gpm))

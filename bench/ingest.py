@@ -27,13 +27,14 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import numpy as np  # noqa: E402
-import psutil  # noqa: E402
-from websockets.asyncio.client import ClientConnection, connect  # noqa: E402
-from websockets.exceptions import ConnectionClosed  # noqa: E402
+import numpy as np
+import psutil
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
-from wire import codec, metrics, recording  # noqa: E402
-from wire.messages import Ack, Batch, Cell, Error, GpuFacts, Hello, Hold, HostFacts, Processes, schema_id  # noqa: E402
+from config import web
+from wire import codec, metrics, recording
+from wire.messages import Ack, Batch, Cell, Error, GpuFacts, Hello, Hold, HostFacts, Processes, schema_id
 
 GPUS_A_NODE: Final = 8
 GPU = tuple(metric.name for metric in metrics.sent("gpu"))
@@ -197,18 +198,7 @@ def tokens(names: list[str]) -> dict[str, str]:
 
 def serve(env: dict[str, str], port: int) -> psutil.Popen:
     """uvicorn as production runs it; returns when it answers."""
-    command = [sys.executable, "-m", "uvicorn", "config.asgi:application", "--host", "127.0.0.1", "--port", str(port)]
-    command += [
-        "--ws",
-        "websockets-sansio",
-        "--ws-max-size",
-        "1048576",
-        "--ws-per-message-deflate",
-        "false",
-        "--log-level",
-        "warning",
-    ]
-    process = psutil.Popen(command, cwd=ROOT, env=env)
+    process = psutil.Popen(web.command("127.0.0.1", port, log_level="warning"), cwd=ROOT, env=env)
     for _ in range(600):
         with closing(socket.socket()) as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -216,7 +206,7 @@ def serve(env: dict[str, str], port: int) -> psutil.Popen:
         if process.poll() is not None:
             break
         time.sleep(0.1)
-    raise SystemExit("the server did not start")
+    raise SystemExit("bench/ingest.py: the server did not start; what it said stands above.")
 
 
 def stored(data: Path, start: float, seconds: int) -> int:

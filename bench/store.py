@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-from fleet.store.compact import compact  # noqa: E402
-from fleet.store.parquet import ParquetSeries  # noqa: E402
-from wire import recording  # noqa: E402
+from fleet.store.compact import compact
+from fleet.store.parquet import ParquetSeries
+from wire import recording
 
 METRICS = (
     "gpu_util_pct", "mem_copy_util_pct", "mem_used_bytes", "mem_total_bytes", "temperature_c", "memory_temperature_c",
@@ -156,7 +157,7 @@ def run(path: Path, gpus: int, seconds: int, repeats: int) -> None:
     for first in range(0, seconds, FLUSH_S):
         frame = fleet.group(first, FLUSH_S)
         now[0] = START + first + FLUSH_S - 1
-        meter.run("write", lambda frame=frame: store.write("gpu", frame))  # type: ignore[misc]
+        meter.run("write", partial(store.write, "gpu", frame))
         if first + FLUSH_S == min(300, seconds):  # the state that readers meet just before a merge
             bytes_a = size("a")
             flushed = reads("30 flush files")
@@ -172,6 +173,11 @@ def run(path: Path, gpus: int, seconds: int, repeats: int) -> None:
     settled = reads("settled hour")
 
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    bytes_per_sample = {
+        "flush": round(bytes_a / (gpus * min(300, seconds)), 1),
+        "5 min": round(bytes_b / samples, 1),
+        "1 h": round(bytes_c / samples, 1),
+    }
     result = {
         "gpus": gpus,
         "seconds": seconds,
@@ -180,11 +186,7 @@ def run(path: Path, gpus: int, seconds: int, repeats: int) -> None:
         "cpu_s_per_million": {step: round(meter.cpu[step] / million, 2) for step in ("write", "merge to 5 min", "merge to 1 h")},
         "write_ms_p50": round(statistics.median(meter.walls["write"]) * 1000, 1),
         "write_ms_max": round(max(meter.walls["write"]) * 1000, 1),
-        "bytes_per_sample": {
-            "flush": round(bytes_a / (gpus * min(300, seconds)), 1),
-            "5 min": round(bytes_b / samples, 1),
-            "1 h": round(bytes_c / samples, 1),
-        },
+        "bytes_per_sample": bytes_per_sample,
         "read_ms": {
             state: {name: round(value, 1) for name, value in told.items()}
             for state, told in (("flushed", flushed), ("fresh", fresh), ("settled", settled))
@@ -194,7 +196,7 @@ def run(path: Path, gpus: int, seconds: int, repeats: int) -> None:
     for step, cost in meter.cpu.items():
         if "," not in step:
             print(f"{step:48} {cost / million:8.2f} CPU-s per million samples")
-    for level, length in result["bytes_per_sample"].items():  # type: ignore[attr-defined]
+    for level, length in bytes_per_sample.items():
         print(f"bytes a sample, {level:32} {length:8.1f}")
     print(json.dumps(result))
 

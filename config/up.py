@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from config import web
 from config.env import SettingError
 from config.supervisor import Supervisor
 
@@ -249,12 +250,7 @@ def agent_tokens(path: Path, nodes: list[str]) -> Path:
 
 def _start_server(supervisor: Supervisor, options: argparse.Namespace) -> None:
     python = sys.executable
-    supervisor.start(
-        "web",
-        [python, "-m", "uvicorn", "config.asgi:application", "--host", options.host, "--port", str(options.port),
-         "--ws", "websockets-sansio", "--ws-max-size", str(1 << 20), "--ws-per-message-deflate", "false",
-         "--no-access-log", "--timeout-graceful-shutdown", "4"],
-    )  # fmt: skip
+    supervisor.start("web", web.command(options.host, options.port))
     supervisor.start(
         "worker",
         [python, "-m", "celery", "-A", "config", "worker", "--pool", "prefork", "--concurrency", "2", "--loglevel", "INFO",

@@ -17,6 +17,7 @@ from typing import Any
 
 import polars as pl
 
+from config import web
 from fleet.accounts.models import digest
 from fleet.store.parquet import ParquetSeries
 from wire.metrics import Scope
@@ -47,19 +48,8 @@ class Server:
 
     def start(self) -> None:
         """Start and wait until it answers."""
-        command = [sys.executable, "-m", "uvicorn", "config.asgi:application", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += [
-            "--ws",
-            "websockets-sansio",
-            "--ws-max-size",
-            "1048576",
-            "--ws-per-message-deflate",
-            "false",
-            "--log-level",
-            "info",
-        ]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, env=self.env, stdout=log, stderr=log)
+            self.process = subprocess.Popen(web.command("127.0.0.1", self.port), cwd=ROOT, env=self.env, stdout=log, stderr=log)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
