@@ -397,8 +397,9 @@ def of_jobs(gpu: pl.DataFrame) -> pl.DataFrame:
 def diagnose(frames: "Frames") -> list[Diagnosis]:
     """The label of every GPU and job, GPUs first."""
     found: list[Diagnosis] = []
-    for scope, frame, key in (("gpu", frames.gpu, "gpu"), ("job", frames.job, "job")):
-        columns = [key, "bottleneck", "confidence", "evaluated", *[f"share_{name}" for name in SHARES]]
+    scopes: tuple[tuple[Scope, pl.DataFrame], ...] = (("gpu", frames.gpu), ("job", frames.job))
+    for scope, frame in scopes:
+        columns = [scope, "bottleneck", "confidence", "evaluated", *[f"share_{name}" for name in SHARES]]
         for row in frame.select(columns).iter_rows():
             shares: dict[str, float] = {
                 name: round(value, 4) for name, value in zip(SHARES, row[4:], strict=True) if value is not None
@@ -406,7 +407,7 @@ def diagnose(frames: "Frames") -> list[Diagnosis]:
             known = bool(row[3]) and row[1] is not None
             found.append(
                 Diagnosis(
-                    scope=scope,  # type: ignore[arg-type]
+                    scope=scope,
                     target=str(row[0]),
                     bottleneck=row[1] if known else None,
                     shares=shares if known else {},

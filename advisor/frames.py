@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from wire.metrics import of
+from wire.metrics import Scope, of
 from wire.recording import MAX_GPUS, Recording, RecordingError, Sample, readings
 
 CONSTANTS: Final = (
@@ -152,12 +152,12 @@ def _host(raw: dict[str, Any]) -> dict[str, int | float]:
 
 def _pid(recording: Recording, number: int, raw: object) -> int:
     try:
-        pid = -1 if isinstance(raw, bool | float) else int(raw)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
+        pid = int(raw) if isinstance(raw, int | str) and not isinstance(raw, bool) else -1
+    except ValueError:
         pid = -1
     if not 0 <= pid <= _I64_MAX:
         raise _bad(recording, number, f"a pid is {_shown(raw)}; a whole number belongs there")
-    return int(pid)
+    return pid
 
 
 def _positive(value: float | None) -> float | None:
@@ -165,8 +165,8 @@ def _positive(value: float | None) -> float | None:
     return float(value) if value is not None and 0 < value < 1e18 else None
 
 
-def _frame(rows: list[dict[str, Any]], scope: str, keys: dict[str, Any], more: dict[str, Any] | None = None) -> pl.DataFrame:
-    metrics = {metric.name: pl.Float64 for metric in of(scope) if metric.kind != "vector"}  # type: ignore[arg-type]
+def _frame(rows: list[dict[str, Any]], scope: Scope, keys: dict[str, Any], more: dict[str, Any] | None = None) -> pl.DataFrame:
+    metrics = {metric.name: pl.Float64 for metric in of(scope) if metric.kind != "vector"}
     schema = {**keys, "t": pl.Float64, **(more or {}), **metrics}
     return pl.DataFrame(rows, schema=schema, strict=False)
 

@@ -5,15 +5,15 @@ import os
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-http = get_asgi_application()  # before the imports below: they need the app registry
+http = get_asgi_application()
 
-from channels.auth import AuthMiddlewareStack  # noqa: E402
-from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
-from django.urls import path  # noqa: E402
+from channels.auth import AuthMiddlewareStack  # noqa: E402 - needs the app registry
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs the app registry
+from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402 - needs the app registry
+from django.urls import path  # noqa: E402 - needs the app registry
 
-from fleet.ingest.socket import agent_socket, lifespan  # noqa: E402
-from fleet.live.routing import websocket_urlpatterns  # noqa: E402
+from fleet.ingest.socket import agent_socket, lifespan  # noqa: E402 - needs the app registry
+from fleet.live.routing import websocket_urlpatterns  # noqa: E402 - needs the app registry
 
 application = ProtocolTypeRouter(
     {
@@ -22,7 +22,7 @@ application = ProtocolTypeRouter(
         "websocket": URLRouter(
             [
                 # Agents carry a token, not a cookie: no session, no Origin, no channel layer on this path.
-                path("ws/agent/", agent_socket),  # type: ignore[arg-type] # Channels routes ASGI callables with it
+                path("ws/agent/", agent_socket),  # type: ignore[arg-type] # Django's stubs know views alone, Channels routes any ASGI callable
                 path("ws/live/", AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
             ]
         ),

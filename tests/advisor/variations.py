@@ -104,8 +104,8 @@ def shifted(recording: Recording, seconds: float) -> Recording:
 def doubled(recording: Recording) -> Recording:
     """The steady part plays twice; gauges fall back at the seam, counters go on."""
     window = from_recording(recording)
-    steady = judged(window, facts_of(window), Span(from_start=True)).samples.get_column("t")
-    start, end = float(steady.min()), float(steady.max())  # type: ignore[arg-type]
+    steady = judged(window, facts_of(window), Span(from_start=True)).samples.get_column("t").to_list()
+    start, end = min(steady), max(steady)
     part = tuple(sample for sample in recording.samples if start <= sample.t <= end)
     head = tuple(sample for sample in recording.samples if sample.t < start)
     length = part[-1].t - part[0].t + (part[1].t - part[0].t)

@@ -79,7 +79,8 @@ class FakeNvml:
 
     @staticmethod
     def _error(code: int) -> Exception:
-        return pynvml.NVMLError(code)  # type: ignore[no-any-return]
+        error: Exception = pynvml.NVMLError(code)
+        return error
 
     def nvmlInit(self) -> None:
         if self.init_error is not None:

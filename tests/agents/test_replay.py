@@ -9,8 +9,8 @@ from agents.replay import PID_STEP, ReplayNode, nodes, steady_span
 from agents.source import GPU, HOST, PROCESS, SCHEMA, Tick
 from wire import recording
 from wire.codec import MAX_FRAME_BYTES, encode
-from wire.messages import Batch, Hold
-from wire.metrics import REASONS, accept, sent
+from wire.messages import Batch, Cell, Hold
+from wire.metrics import REASONS, Scope, accept, sent
 from wire.recording import Header, RecordedGpu, RecordedHost, Recording, Sample
 
 RECORDINGS = sorted((Path(__file__).parent.parent.parent / "recordings").glob("*.jsonl.gz"))
@@ -42,7 +42,9 @@ def test_values_are_possible_and_counters_never_go_back(played: Recording) -> No
     for second in range(SECONDS):
         tick = node.second(second)
         assert all(len(column) == 8 for column in tick.gpu)
-        keyed = [("gpu", m, g, column[g]) for m, column in enumerate(tick.gpu) for g in range(8)]
+        keyed: list[tuple[Scope, int, int, Cell]] = [
+            ("gpu", m, g, column[g]) for m, column in enumerate(tick.gpu) for g in range(8)
+        ]
         keyed += [("host", m, 0, value) for m, value in enumerate(tick.host)]
         keyed += [
             ("process", m, pid, column[p])
@@ -50,7 +52,7 @@ def test_values_are_possible_and_counters_never_go_back(played: Recording) -> No
             for p, pid in enumerate(tick.processes.pid)
         ]
         for scope, m, which, value in keyed:
-            row = tuple(sent(scope))[m]  # type: ignore[arg-type]
+            row = tuple(sent(scope))[m]
             if value is None:
                 continue
             assert accept(row, value) == (value, None), (row.name, value)

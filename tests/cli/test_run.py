@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ def test_gpus_of_the_commands_tree_are_kept_alone(tmp_path: Path, monkeypatch: p
     class Processes(list[dict[str, int]]):
         """What GPU 1 answers: the pid that the command wrote."""
 
-        def __iter__(self):  # type: ignore[no-untyped-def]
+        def __iter__(self) -> Iterator[dict[str, int]]:
             text = pidfile.read_text() if pidfile.exists() else ""
             return iter([{"pid": int(text), "usedGpuMemory": 7}] if text else [])
 
