@@ -8,7 +8,6 @@ from django.utils.translation import pgettext_lazy
 from fleet.inventory.models import Gpu, Node
 
 CONDITIONS = ("pending", "firing", "noisy", "resolved")
-ORIGINS = ("rule", "event")
 ADVICE = ("proposed", "accepted", "dismissed", "applied", "helped", "no_effect", "worse", "cannot_tell")
 
 
