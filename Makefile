@@ -6,6 +6,7 @@ HOST ?= 127.0.0.1
 DEMO ?= auto
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+PYTEST = .venv/bin/pytest -n auto --maxprocesses 4 --dist loadfile
 PIP = .venv/bin/python -m pip install --quiet --require-hashes --only-binary=:all:
 
 .PHONY: help venv up test test-all lint bench requirements messages packages clean
@@ -33,10 +34,10 @@ packages: # Debian's packages that the tests need
 	@sh tests/install-packages.sh
 
 test: .venv/.dev packages ## the tests, under 10 minutes on two cores
-	.venv/bin/pytest -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: .venv/.dev packages ## the slow tests too
-	.venv/bin/pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 lint: .venv/.dev ## what CI checks beside the tests
 	.venv/bin/ruff check .
