@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -21,23 +20,23 @@ REPOSITORY = HERE.parents[2]
 
 
 class Churn:
-    """The writing process; `acked` is the highest flush that it said was stored."""
+    """The writing process, which tells in a file what it has stored."""
 
     def __init__(self, root: Path, first: int, grace_s: float) -> None:
-        self.acked = first - 1
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "churn.py"), str(root), str(first), str(grace_s)],
-            env={"PYTHONPATH": str(REPOSITORY), "POLARS_MAX_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._listener = Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._first = first
+        self._told = root / "told"
+        with self._told.open("wb") as told:
+            self._process = subprocess.Popen(
+                [sys.executable, str(HERE / "churn.py"), str(root), str(first), str(grace_s)],
+                env={"PYTHONPATH": str(REPOSITORY), "POLARS_MAX_THREADS": "1"},
+                stdout=told,
+            )
 
-    def _listen(self) -> None:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            self.acked = int(line)
+    @property
+    def acked(self) -> int:
+        """The highest flush that it said was stored; exact at this instant, as nobody listens in between."""
+        lines = self._told.read_bytes().rpartition(b"\n")[0].split()
+        return int(lines[-1]) if lines else self._first - 1
 
     def wait_for(self, number: int) -> None:
         """Until that flush is stored."""
@@ -48,12 +47,9 @@ class Churn:
             time.sleep(0.005)
 
     def kill(self) -> None:
-        """SIGKILL, then hear what it still had said."""
+        """SIGKILL, and wait for its end."""
         self._process.kill()
         self._process.wait()
-        self._listener.join()
-        assert self._process.stdout
-        self._process.stdout.close()
 
 
 @contextmanager
