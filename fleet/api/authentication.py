@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from django.utils import timezone
+from django.utils.translation import gettext
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
@@ -23,10 +24,10 @@ class BearerToken(BaseAuthentication):
         if not words or words[0].lower() != b"bearer":
             return None
         if len(words) != 2:
-            raise AuthenticationFailed("Write the header as: Authorization: Bearer TOKEN.")
+            raise AuthenticationFailed(gettext("Write the header as: Authorization: Bearer TOKEN."))
         token = ApiToken.of(words[1].decode("latin-1"))
         if token is None or not token.user.is_active:
-            raise AuthenticationFailed("The token is unknown or was revoked.")
+            raise AuthenticationFailed(gettext("The token is unknown or was revoked."))
         now = timezone.now()
         if token.last_used_at is None or now - token.last_used_at > USE_NOTED_EVERY:
             ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)

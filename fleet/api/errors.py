@@ -3,6 +3,8 @@
 import logging
 from typing import Any
 
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 from rest_framework import status
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.response import Response
@@ -18,7 +20,7 @@ class StoreUnavailable(APIException):
     """503: the store of telemetry does not answer."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-    default_detail = "The store of telemetry does not answer; try again shortly."
+    default_detail = _("The store of telemetry does not answer; try again shortly.")
     default_code = "store_unavailable"
 
 
@@ -37,5 +39,5 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     elif isinstance(error, MoveError):
         error = Conflict(str(error))
     elif isinstance(error, RecursionError):
-        error = ParseError("The JSON of the request is nested too deeply.")
+        error = ParseError(gettext("The JSON of the request is nested too deeply."))
     return exception_handler(error, context)

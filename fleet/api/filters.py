@@ -5,6 +5,7 @@ from typing import Any, get_args
 import django_filters
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext
 from rest_framework.exceptions import ValidationError
 
 from advisor.finding import SEVERITIES, Bottleneck
@@ -41,14 +42,13 @@ class Strict(django_filters.FilterSet):  # type: ignore[misc]
         known = {*self.filters, "page", "page_size", "format"}
         for name in self.data:
             if name not in known:
-                self.form.add_error(
-                    None, f"There is no parameter {name[:40]}; there are {', '.join(sorted(known - {'format'}))}."
-                )
+                says = gettext("There is no parameter {name}; there are: {known}.")
+                self.form.add_error(None, says.format(name=name[:40], known=", ".join(sorted(known - {"format"}))))
                 valid = False
         for name, one in self.filters.items():
             text = self.data.get(name, "")
             if isinstance(one, django_filters.BooleanFilter) and text and text.lower() not in ("true", "false"):
-                self.form.add_error(name, f"{name} takes true or false.")
+                self.form.add_error(name, gettext("{name} takes true or false.").format(name=name))
                 valid = False
         return valid
 
@@ -59,7 +59,7 @@ class Moment(django_filters.IsoDateTimeFilter):  # type: ignore[misc]
     def filter(self, rows: QuerySet[Any], value: Any) -> QuerySet[Any]:
         """The rows on the asked side of the time."""
         if value and not 1970 <= value.year <= 2100:
-            raise ValidationError("opened_after and opened_before take a time between 1970 and 2100.")
+            raise ValidationError(gettext("opened_after and opened_before take a time between 1970 and 2100."))
         narrowed: QuerySet[Any] = super().filter(rows, value)
         return narrowed
 

@@ -47,7 +47,7 @@ class FleetCollector(Collector):
             refused.add_metric([code], total)
         yield refused
         deliveries = _by(Delivery.objects.all(), "state", DELIVERY_STATES)
-        yield _gauge("fettle_deliveries", "Messages by how far they are.", "state", deliveries.items())
+        yield _gauge("fettle_deliveries", "Deliveries of findings to routes, by how far they are.", "state", deliveries.items())
         yield from _advisor()
         waiting = Event.objects.filter(handled_at=None).count()
         yield GaugeMetricFamily("fettle_events_unhandled", "Events that wait to be made findings of.", value=waiting)

@@ -1,5 +1,6 @@
 """Pages of lists."""
 
+from django.utils.translation import gettext
 from rest_framework.exceptions import ValidationError
 from rest_framework.pagination import PageNumberPagination
 from rest_framework.request import Request
@@ -15,5 +16,5 @@ class Page(PageNumberPagination):
         """The size asked for, no more than the largest; ValidationError when it is no whole number from 1."""
         asked = request.query_params.get("page_size", "")
         if asked and not (asked.isascii() and asked.isdigit() and int(asked[:9])):
-            raise ValidationError({"page_size": "page_size takes a whole number from 1 to 1000."})
+            raise ValidationError({"page_size": gettext("page_size takes a whole number from 1 to 1000.")})
         return super().get_page_size(request)

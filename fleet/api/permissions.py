@@ -1,5 +1,6 @@
 """Who may change what."""
 
+from django.utils.translation import gettext_lazy as _
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
@@ -10,7 +11,7 @@ from fleet.accounts.models import ApiToken
 class MayChangeFindings(BasePermission):
     """Reading is for everyone who is known; changing needs the right to, and a token that may write."""
 
-    message = "This needs the right to change findings, and with a token one that was made with --write."
+    message = _("This needs the right to change findings, and with a token one that was made with --write.")
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         """True for reads, and for writes by a person with the right whose token, if any, may write."""

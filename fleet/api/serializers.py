@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from advisor.finding import SEVERITIES
 from fleet.api import readings
+from fleet.findings import words
 from fleet.findings.content import Rendered, render
 from fleet.findings.lifecycle import MOVES
 from fleet.findings.models import ADVICE, CONDITIONS, Diagnosis, Finding, Transition
@@ -181,10 +182,15 @@ class TransitionSerializer(serializers.ModelSerializer[Transition]):
     """A finding changed state."""
 
     by = serializers.CharField(source="by.username", read_only=True, allow_null=True, default=None)
+    note = serializers.SerializerMethodField()
 
     class Meta:
         model = Transition
         fields = ("id", "axis", "before", "after", "at", "by", "note")
+
+    def get_note(self, row: Transition) -> str:
+        """A person's words as they wrote them; the server's in the language that the request accepts."""
+        return words.note(row.note) if row.axis == "condition" else row.note
 
 
 class MoveSerializer(serializers.Serializer[Any]):

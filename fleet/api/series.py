@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -24,8 +26,8 @@ class Moment(serializers.Field[int, str, int, Any]):
     """A time as epoch seconds or ISO 8601 with its offset; epoch seconds inside."""
 
     default_error_messages = {
-        "invalid": "{value!r} is no time: give epoch seconds or ISO 8601 with an offset, such as 2026-11-30T12:00:00Z.",
-        "range": "{value!r} is outside 1970 to 2100.",
+        "invalid": _("“{value}” is no time: give epoch seconds or ISO 8601 with an offset, such as 2026-11-30T12:00:00Z."),
+        "range": _("“{value}” is outside 1970 to 2100."),
     }
 
     def to_internal_value(self, data: str) -> int:
@@ -68,9 +70,10 @@ class SeriesQuery(serializers.Serializer[Any]):
         """The names, each once, in the order given."""
         names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
         if not names:
-            raise serializers.ValidationError("Name at least one metric.")
+            raise serializers.ValidationError(gettext("Name at least one metric."))
         if len(names) > MAX_METRICS:
-            raise serializers.ValidationError(f"{len(names)} metrics were named; at most {MAX_METRICS} are answered at once.")
+            says = gettext("{named} metrics were named; at most {most} are answered at once.")
+            raise serializers.ValidationError(says.format(named=len(names), most=MAX_METRICS))
         return names
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -78,17 +81,18 @@ class SeriesQuery(serializers.Serializer[Any]):
         scope = attrs["scope"]
         known = {metric.name for metric in metrics.sent(scope)}
         if strange := [name[:60] for name in attrs["metrics"] if name not in known]:
-            raise serializers.ValidationError({"metrics": f"Scope {scope} has no metric {', '.join(strange)}."})
+            raise serializers.ValidationError(
+                {"metrics": gettext("Scope {scope} has no metric {names}.").format(scope=scope, names=", ".join(strange))}
+            )
         end = attrs.get("end", int(time.time()))
         start = attrs.get("start", max(end - DEFAULT_SPAN_S, 0))
         if start >= end:
-            raise serializers.ValidationError({"start": "The start must lie before the end."})
+            raise serializers.ValidationError({"start": gettext("The start must lie before the end.")})
         step_s = attrs.get("step_s", max(1, -(-(end - start) // DEFAULT_POINTS)))
         points = -(-end // step_s) - start // step_s
         if points > MAX_POINTS:
-            raise serializers.ValidationError(
-                {"step_s": f"That is {points:,} buckets; at most {MAX_POINTS:,} are answered. Widen step_s or shorten the span."}
-            )
+            says = gettext("That is {points:,} buckets; at most {most:,} are answered. Widen step_s or shorten the span.")
+            raise serializers.ValidationError({"step_s": says.format(points=points, most=MAX_POINTS)})
         return {**attrs, "start": start, "end": end, "step_s": step_s}
 
 

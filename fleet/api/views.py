@@ -4,6 +4,7 @@ from typing import Any
 
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
+from django.utils.translation import gettext
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import status
@@ -124,7 +125,7 @@ class SeriesView(APIView):
         query.is_valid(raise_exception=True)
         asked = query.validated_data
         if not series.exists(asked["scope"], asked["entity"]):
-            raise NotFound(f"There is no {asked['scope']} {asked['entity']}.")
+            raise NotFound(gettext("There is no {scope} {entity}.").format(scope=asked["scope"], entity=asked["entity"]))
         return Response(
             readings.columns(asked["scope"], asked["entity"], asked["metrics"], asked["start"], asked["end"], asked["step_s"])
         )
@@ -137,4 +138,4 @@ class NothingView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check who calls as any view does, then say that nothing is here, whatever the method."""
         super().initial(request, *args, **kwargs)
-        raise NotFound("Nothing is here; /api/v1/schema/ and /api/v1/docs/ list what is.")
+        raise NotFound(gettext("Nothing is here; /api/v1/schema/ and /api/v1/docs/ list what is."))

@@ -12,6 +12,7 @@ from django.utils.translation import gettext
 from advisor.finding import Evidence, Gain
 from advisor.finding import Finding as Found
 from advisor.text import Text
+from fleet.findings import words
 from fleet.findings.models import Finding
 
 
@@ -45,6 +46,16 @@ class EvidenceLine:
     unit: str
     threshold: float | None
     comparison: str
+
+    @property
+    def label(self) -> str:
+        """What was measured, in plain words of the active language."""
+        return words.evidence(self.name)
+
+    @property
+    def sign(self) -> str:
+        """How the value compares with its threshold, as it is written: ≥ or ≤."""
+        return words.SIGNS.get(self.comparison, self.comparison)
 
 
 @dataclass(frozen=True, slots=True)

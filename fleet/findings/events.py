@@ -8,6 +8,7 @@ from typing import Final
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from django.utils.translation import gettext_noop
 
 from advisor import xid_catalog
 from advisor.xid_catalog import Xid
@@ -21,6 +22,8 @@ TOO_OLD: Final = timedelta(days=1)
 """An event that arrives later than this is history: kept, shown with its time, announced to nobody."""
 COMPANION_SPAN: Final = timedelta(minutes=1)
 """How near to another fault an XID that only follows others must be to count as part of it."""
+GPU_BACK: Final = gettext_noop("The GPU is back.")
+"""The note of the transition that resolves the finding of a lost GPU."""
 RECENT: Final = timedelta(days=30)
 """Events of one kind on one GPU within this span are counted together in its finding."""
 
@@ -58,7 +61,7 @@ def _handle(group: Sequence[Event]) -> Finding | None:
         now = timezone.now()
         at = min(event.observed_at, now)  # a node's clock may run ahead
         if event.kind == "gpu_back":
-            lifecycle.end(f"xid-fallen-off-bus:gpu:{event.gpu_id}", at, "The GPU is back.")
+            lifecycle.end(f"xid-fallen-off-bus:gpu:{event.gpu_id}", at, GPU_BACK)
             return None
         xid = xid_of(event)
         if xid is None and event.kind == "xid":

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from django.db import transaction
 from django.db.models import Exists, Max, OuterRef
 from django.utils import timezone
+from django.utils.translation import gettext, gettext_noop
 
 from advisor.finding import SEVERITIES
 from advisor.finding import Finding as Found
@@ -35,7 +36,7 @@ QUIET: Final = timedelta(minutes=15)
 """How long a noisy finding must keep still: firing all the while, or clear all the while."""
 JOB_GRACE: Final = timedelta(minutes=10)
 """How long a job may be away, from when its finding was last seen, and come back as the same: crash, queue and start take minutes."""
-JOB_ENDED: Final = "the job ended"
+JOB_ENDED: Final = gettext_noop("the job ended")
 """The note of the transition that resolves a finding because its job stayed away."""
 EVENT_QUIET: Final = timedelta(days=1)
 """How long a device must run without a repeat before what an event reported counts as clear, unless its rule says."""
@@ -157,15 +158,14 @@ def advise_transition(finding: Finding, after: str, user: User | None, note: str
     """
     before = finding.advice
     if finding.resolved_at is not None:
-        raise MoveError(f"The finding has ended; its advice stays {before}.")
+        raise MoveError(gettext("The finding has ended; its advice stays {before}.").format(before=before))
     allowed = MOVES.get(before, ())
     if after not in allowed:
-        raise MoveError(
-            f"The advice is {before}; it can become {' or '.join(allowed)}." if allowed else f"The advice is {before}."
-        )
+        can = gettext("The advice is {before}; it can become one of: {after}.") if allowed else gettext("The advice is {before}.")
+        raise MoveError(can.format(before=before, after=", ".join(allowed)))
     with transaction.atomic():
         if not Finding.objects.filter(pk=finding.pk, advice=before, resolved_at=None).update(advice=after):
-            raise MoveError("Somebody else changed the advice meanwhile, or the finding ended; look again.")
+            raise MoveError(gettext("Somebody else changed the advice meanwhile, or the finding ended; look again."))
         written = Transition.objects.create(
             finding=finding, axis="advice", before=before, after=after, at=timezone.now(), by=user, note=note[:500]
         )

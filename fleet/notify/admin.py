@@ -7,6 +7,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from advisor.finding import SEVERITIES
@@ -70,9 +71,13 @@ class RouteAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         for route in routes:
             outcome = trial(route)
             if outcome.sent:
-                self.message_user(request, f"Sent through {route.name}.", messages.SUCCESS)
+                self.message_user(request, gettext("Sent through {name}.").format(name=route.name), messages.SUCCESS)
             else:
-                self.message_user(request, f"Not sent through {route.name}: {outcome.error}", messages.ERROR)
+                self.message_user(
+                    request,
+                    gettext("Not sent through {name}: {reason}").format(name=route.name, reason=outcome.error),
+                    messages.ERROR,
+                )
 
 
 @admin.register(Delivery)

@@ -7,14 +7,21 @@ part of the URL was taken out.
 import logging
 import re
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 from apprise import Apprise, AppriseAsset, NotifyFormat, NotifyType
+from apprise.common import OverflowMode
+from apprise.conversion import convert_between
 from apprise.result import AppriseResultStatus
+from django.utils.translation import gettext
+
+from fleet.notify.plain import markdown
 
 Kind: TypeAlias = Literal["info", "success", "warning", "failure"]
 
+SHORT: Final = 500
+"""A target that takes fewer characters, such as an SMS, gets the message's beginning; others get a long one in parts."""
 LIMIT_S: Final = 20
 """The longest that one attempt may take, all in all."""
 SOCKET_S: Final = 10.0
@@ -31,7 +38,7 @@ logging.getLogger("urllib3").setLevel(logging.INFO)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What to send; `key` goes along where the target takes headers, so that a receiver may drop a repeat."""
+    """What to send, as plain text (see `plain`); `key` goes along where the target takes headers, so that a receiver may drop a repeat."""
 
     title: str
     body: str
@@ -51,9 +58,9 @@ class Outcome:
 def problem(url: str) -> str | None:
     """Why Apprise cannot send to `url`, in one sentence without the URL; None when it can."""
     if len(url.split()) != 1:
-        return "Give one Apprise URL, without spaces."
+        return gettext("Give one Apprise URL, without spaces.")
     if not Apprise.instantiate(url, asset=_asset()):
-        return "Apprise knows no such target; see its list of services for the form of the URL."
+        return gettext("Apprise knows no such target; see its list of services for the form of the URL.")
     return None
 
 
@@ -73,12 +80,15 @@ def send(url: str, message: Message) -> Outcome:
     headers = getattr(target, "headers", None)  # json://, xml:// and form:// take headers
     if isinstance(headers, dict):
         headers.setdefault("Idempotency-Key", message.key)
+    if target.overflow_mode == OverflowMode.UPSTREAM:  # what is too long would be refused, and never arrive
+        target.overflow_mode = OverflowMode.TRUNCATE if target.body_maxlen < SHORT else OverflowMode.SPLIT
+    title, body, form = _written(message, _form(target), bool(target.title_maxlen))
     sender = Apprise(asset=_asset())
     sender.add(target)
     result = sender.notify(
-        title=message.title,
-        body=message.body,
-        body_format=NotifyFormat.TEXT,
+        title=title,
+        body=body,
+        body_format=form,
         notify_type=NotifyType(message.kind),
         log_level=logging.DEBUG,
     )
@@ -90,6 +100,30 @@ def send(url: str, message: Message) -> Outcome:
     if late:
         said = f"The target did not answer in time. {said}"
     return Outcome(False, _without_secrets(said or "Apprise gave no reason.", url)[:500], unsure=late)
+
+
+def _form(target: Any) -> NotifyFormat:
+    """The form to send in: what the URL asks for, else plain text where the target shows it as such, Markdown where it is drawn anyway."""
+    plain = target.resolve_format(NotifyFormat.TEXT)
+    drawn = target.resolve_format(NotifyFormat.MARKDOWN)
+    if (
+        plain == NotifyFormat.TEXT
+        and drawn == NotifyFormat.MARKDOWN
+        and target.resolve_format(NotifyFormat.HTML) != NotifyFormat.HTML
+    ):
+        return NotifyFormat.MARKDOWN  # Slack and Discord; what also takes HTML is a webhook or a mail and keeps text as it is
+    return NotifyFormat(plain)
+
+
+def _written(message: Message, form: NotifyFormat, titled: bool) -> tuple[str, str, NotifyFormat]:
+    """Title, body and form; the title stands in the body where it would be drawn, or where the target knows no titles."""
+    if form == NotifyFormat.TEXT:
+        return message.title, message.body, form
+    title = message.title if form == NotifyFormat.HTML and titled else ""  # a mail's subject is text
+    body = markdown("" if title else message.title, message.body)
+    if form == NotifyFormat.HTML:
+        body = convert_between(NotifyFormat.MARKDOWN, form, body)  # type: ignore[no-untyped-call]
+    return title, body, form
 
 
 def _asset() -> AppriseAsset:

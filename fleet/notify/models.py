@@ -27,10 +27,21 @@ class Route(models.Model):
 
 
 class Delivery(models.Model):
-    """One transition to one route: pending -> sending -> sent, or failed (tried again) and at last dead."""
+    """One transition to one route: pending -> sending -> sent, or failed (tried again) and at last dead.
+
+    Transitions of one kind that are routed together share one message: that of their `lead`.
+    """
 
     route = models.ForeignKey(Route, on_delete=models.CASCADE, related_name="deliveries")
     transition = models.ForeignKey(Transition, on_delete=models.CASCADE, related_name="deliveries")
+    lead = models.ForeignKey(
+        "self",
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="others",
+        help_text="The delivery whose message tells of this one too; its state is this one's. Null: a message of its own.",
+    )
     state = models.CharField(max_length=10, default="pending")
     attempts = models.PositiveSmallIntegerField(default=0)
     next_try_at = models.DateTimeField(default=timezone.now)

@@ -1,4 +1,8 @@
-"""From transitions to deliveries, and from one delivery to its end; each step is one transaction or one conditional update."""
+"""From transitions to deliveries, and from one delivery to its end; each step is one transaction or one conditional update.
+
+What one judgement finds at once, such as a switch's end on every GPU behind it, is one message to a route. Each finding
+keeps a delivery row of its own, so that it is known to have been told; the rows name the one that is sent, and share its fate.
+"""
 
 import random
 from collections import Counter
@@ -31,7 +35,7 @@ QUEUED: Final = timedelta(seconds=60)
 
 
 def route(limit: int = AT_ONCE) -> list[int]:
-    """Make the deliveries of transitions that have none yet; the ids of what was made."""
+    """Make the deliveries of transitions that have none yet, those of one kind under one lead; the ids of the messages to send."""
     if not Transition.objects.filter(routed_at=None).exists():  # do not take the write lock for nothing
         return []
     with transaction.atomic():
@@ -39,17 +43,27 @@ def route(limit: int = AT_ONCE) -> list[int]:
         locked = waiting.select_for_update(skip_locked=connection.features.has_select_for_update_skip_locked, of=("self",))
         transitions = list(locked[:limit])
         routes = list(Route.objects.filter(enabled=True))
-        deliveries = Delivery.objects.bulk_create(
-            [
-                Delivery(route=target, transition=transition, key=uuid4().hex)
-                for transition in transitions
-                if is_news(transition)
-                for target in routes
-                if transition.finding.severity_rank >= rank(target.min_severity)
-            ]
-        )
+        leads: dict[tuple[object, ...], Delivery] = {}
+        others: list[Delivery] = []
+        for transition in filter(is_news, transitions):
+            for target in routes:
+                if transition.finding.severity_rank < rank(target.min_severity):
+                    continue
+                made = Delivery(route=target, transition=transition, key=uuid4().hex)
+                lead = leads.setdefault((target.pk, *kind(transition)), made)
+                if lead is not made:
+                    made.lead = lead
+                    others.append(made)
+        Delivery.objects.bulk_create(leads.values())  # first: the others name them
+        Delivery.objects.bulk_create(others)
         Transition.objects.filter(pk__in=[transition.pk for transition in transitions]).update(routed_at=timezone.now())
-    return [delivery.pk for delivery in deliveries]
+    return [delivery.pk for delivery in leads.values()]
+
+
+def kind(transition: Transition) -> tuple[str, ...]:
+    """What transitions have in common that one message can tell: rule, severity, what became of the finding, and why."""
+    finding = transition.finding
+    return finding.rule, finding.severity, transition.before, transition.after, transition.note
 
 
 def is_news(transition: Transition) -> bool:
@@ -65,8 +79,9 @@ def rank(severity: str) -> int:
 
 
 def due(now: datetime) -> Q:
-    """Deliveries that a worker may claim: those whose time has come, and those whose worker died."""
-    return Q(state__in=("pending", "failed"), next_try_at__lte=now) | Q(state="sending", claimed_at__lt=now - CLAIM)
+    """Deliveries that a worker may claim: those whose time has come, and those whose worker died; of a message, the lead."""
+    ready = Q(state__in=("pending", "failed"), next_try_at__lte=now) | Q(state="sending", claimed_at__lt=now - CLAIM)
+    return ready & Q(lead=None)
 
 
 def take() -> list[int]:
@@ -78,7 +93,7 @@ def take() -> list[int]:
         return []
     queued = Q(state__in=("pending", "failed", "sending"), queued_at__gte=now - QUEUED)
     under_way = Q(state="sending", claimed_at__gte=now - CLAIM) | queued
-    busy = Counter(Delivery.objects.filter(under_way).values_list("route_id", flat=True))
+    busy = Counter(Delivery.objects.filter(under_way, lead=None).values_list("route_id", flat=True))
     in_line = Window(RowNumber(), partition_by=F("route_id"), order_by=(F("next_try_at").asc(), F("pk").asc()))
     first = waiting.annotate(in_line=in_line).filter(in_line__lte=LANES).order_by("next_try_at", "pk")
     return [
@@ -130,6 +145,10 @@ def wait(attempts: int) -> timedelta:
 
 
 def _note(delivery: Delivery, state: str, **result: object) -> str:
-    """Store the result, unless the claim has passed to another worker meanwhile."""
+    """Store the result, unless the claim has passed to another worker meanwhile; the same for whom the message told of too."""
     mine = Delivery.objects.filter(pk=delivery.pk, state="sending", attempts=delivery.attempts)
-    return state if mine.update(state=state, **result) else ""
+    with transaction.atomic():
+        if not mine.update(state=state, **result):
+            return ""
+        Delivery.objects.filter(lead=delivery.pk).update(state=state, attempts=delivery.attempts, **result)
+    return state

@@ -100,10 +100,7 @@ def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
             "condition": words.word(words.CONDITION, found.condition),
             "advice": words.word(words.ADVICE, found.advice),
             "means": words.word(words.BOTTLENECK_MEANS, found.bottleneck) if found.bottleneck else "",
-            "evidence": [
-                {"line": row, "label": words.evidence(row.name), "sign": SIGNS.get(row.comparison, row.comparison)}
-                for row in shown.text.evidence
-            ],
+            "evidence": shown.text.evidence,
             "charts": [
                 {"scope": scope, "metric": name, "label": words.metric(name, scope)} for scope, name in charted(shown.text)
             ],
@@ -116,7 +113,6 @@ def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
     )
 
 
-SIGNS: Final = {">=": "≥", "<=": "≤"}
 STEPS: Final = {
     "accepted": pgettext_lazy("button", "Accept"),
     "dismissed": pgettext_lazy("button", "Dismiss"),
@@ -134,6 +130,7 @@ def history(found: Finding) -> list[dict[str, Any]]:
             "axis": words.word(words.AXIS, row.axis),
             "before": words.word(states, row.before) if row.before else "",
             "after": words.word(states, row.after),
+            "note": words.note(row.note) if row.axis == "condition" else row.note,
         }
         for row in found.transitions.select_related("by").order_by("-at", "-id")[:200]
     ]

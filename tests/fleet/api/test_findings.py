@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 from rest_framework.test import APIClient
 
-from fleet.findings.lifecycle import Place, end, report
-from fleet.findings.models import Finding
+from fleet.findings.lifecycle import JOB_ENDED, Place, end, report
+from fleet.findings.models import Finding, Transition
 from tests.fleet.api.conftest import caller
 from tests.fleet.rows import found, gpu, node, person, token
 
@@ -132,6 +132,20 @@ def test_the_advice_of_a_finding_that_has_ended_is_not_moved(alice: APIClient) -
 
     assert answer.status_code == 409
     assert answer.json() == {"detail": "The finding has ended; its advice stays proposed."}
+
+
+def test_what_the_server_says_comes_in_the_language_that_is_asked_for(alice: APIClient) -> None:
+    """The reason of a refusal, and the note of a change that the server made; a person's note stays as written."""
+    row = make()
+    path = f"/api/v1/findings/{row.pk}/transitions/"
+    asked = {"Accept-Language": "zh-hans"}
+    alice.post(path, {"after": "accepted", "note": "the job ended"}, format="json")
+    Transition.objects.create(finding=row, axis="condition", before="firing", after="resolved", note=JOB_ENDED)
+    refused = alice.post(path, {"after": "proposed"}, format="json", headers=asked)
+
+    assert refused.json() == {"detail": "建议当前状态为 accepted；可改为：applied, dismissed。"}
+    notes = {(one["axis"], one["note"]) for one in alice.get(path, headers=asked).json() if one["note"]}
+    assert notes == {("advice", "the job ended"), ("condition", "作业已结束")}
 
 
 @pytest.mark.parametrize("body", [{}, {"after": "helped"}, {"after": "fixed"}, {"after": "accepted", "note": "x" * 501}, []])

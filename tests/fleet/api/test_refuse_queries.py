@@ -51,3 +51,23 @@ def test_json_nested_too_deeply_is_refused(alice: APIClient) -> None:
 def test_the_schema_is_for_who_is_known(path: str, stranger: APIClient) -> None:
     """As the rest of the API."""
     assert stranger.get(f"/api/v1/{path}").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("findings/?open=x", "open 只接受 true 或 false。"),
+        ("nodes/?nodename=n1", "没有参数 nodename"),
+        ("nodes/?page_size=0", "page_size 只接受"),
+        ("findings/?opened_after=0001-01-01T00:00:00%2B14:00", "opened_after 和 opened_before 只接受"),
+        ("series/?scope=gpu&entity=1&metrics=bogus", "范围 gpu 没有指标 bogus。"),
+        ("series/?scope=gpu&entity=1&metrics=sm_active&start=x", "“x”不是有效时间"),
+        ("series/?scope=gpu&entity=1&metrics=sm_active&start=0&end=999999&step_s=1", "共 999,999 个时间桶"),
+    ],
+)
+def test_the_reason_comes_in_the_language_that_is_asked_for(path: str, says: str, bob: APIClient) -> None:
+    """A sentence for people is one that they can read."""
+    answer = bob.get(f"/api/v1/{path}", headers={"Accept-Language": "zh-hans"})
+
+    assert answer.status_code == 400
+    assert says in answer.content.decode()

@@ -5,7 +5,6 @@ import typing
 from django.utils import translation
 
 from advisor.finding import SEVERITIES, Bottleneck, ChangeKind, Confidence, Scope
-from advisor.rule import load
 from fleet.dashboard import words
 from fleet.findings.models import ADVICE, CONDITIONS
 from wire.codec import CODES
@@ -33,20 +32,6 @@ def test_every_slug_has_a_word() -> None:
     assert set(words.CHANGE_KIND) == set(typing.get_args(ChangeKind))
 
 
-def test_every_feature_that_a_rule_shows_has_a_label() -> None:
-    """Evidence is read by people."""
-    shown = {show.feature for rule in load() for show in rule.evidence}
-
-    assert {name for name in shown if words.evidence(name) == name.replace("_", " ")} == set()
-    assert set(words.FEATURE) - shown == {"xid", "xid_events"}
-
-
-def test_writes_of_a_process_and_of_disks_are_told_apart() -> None:
-    """6.69 GB/s into the page cache beside 3.74 kB/s on disks is no contradiction, and reads as none."""
-    assert "page cache" in words.evidence("write_bytes_per_s")
-    assert "whole host" in words.evidence("disk_write_bytes_per_s")
-
-
 def test_a_source_that_is_a_recording_is_named_in_the_readers_language() -> None:
     """Titles of documents stay as they are."""
     with translation.override("zh-hans"):
@@ -60,4 +45,3 @@ def test_a_slug_that_nobody_named_is_shown_as_it_is() -> None:
     """Something new is not hidden."""
     assert words.word(words.REASON, "brand_new") == "brand_new"
     assert words.metric("brand_new") == "brand_new"
-    assert words.evidence("brand_new") == "brand new"

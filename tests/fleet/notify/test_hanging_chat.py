@@ -31,7 +31,7 @@ from fleet.notify.models import Route
 from tests.fleet.rows import found, gpu, node
 Route.objects.create(name="hangs", url=sys.argv[1], min_severity="info")
 for number in range(60):
-    report(timezone.now(), found(target=str(1000 + number), severity="critical"), Place(None))
+    report(timezone.now(), found(rule=f"rule-{number}", severity="critical"), Place(None))
 assert len(routing.route()) == 60
 Route.objects.create(name="answers", url=sys.argv[2], min_severity="info")
 gpu(node())
@@ -99,7 +99,7 @@ def test_only_so_many_of_one_route_are_under_way_and_each_is_handed_out_once() -
     for name in ("a", "b"):
         Route.objects.create(name=name, url="json://127.0.0.1:9/")
     for number in range(5):
-        report(timezone.now(), found(target=str(number), severity="critical"), Place(None))
+        report(timezone.now(), found(rule=f"rule-{number}", severity="critical"), Place(None))
     routing.route()
 
     first = routing.take()

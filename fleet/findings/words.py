@@ -1,0 +1,154 @@
+"""The words for what findings name by slug: severities, states, metrics, features. Pages and messages say them alike."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from django.utils.translation import gettext, pgettext_lazy
+from django.utils.translation import gettext_lazy as _
+
+from advisor.names import FEATURES
+
+SEVERITY: Final = {
+    "critical": pgettext_lazy("severity", "critical"),
+    "warn": pgettext_lazy("severity", "warning"),
+    "advice": pgettext_lazy("severity", "advice"),
+    "info": pgettext_lazy("severity", "info"),
+}
+
+CONDITION: Final = {
+    "pending": pgettext_lazy("condition", "pending"),
+    "firing": pgettext_lazy("condition", "firing"),
+    "noisy": pgettext_lazy("condition", "noisy"),
+    "resolved": pgettext_lazy("condition", "resolved"),
+}
+
+ADVICE: Final = {
+    "proposed": pgettext_lazy("advice", "proposed"),
+    "accepted": pgettext_lazy("advice", "accepted"),
+    "dismissed": pgettext_lazy("advice", "dismissed"),
+    "applied": pgettext_lazy("advice", "applied"),
+    "helped": pgettext_lazy("advice", "helped"),
+    "no_effect": pgettext_lazy("advice", "no effect"),
+    "worse": pgettext_lazy("advice", "worse"),
+    "cannot_tell": pgettext_lazy("advice", "cannot tell"),
+}
+
+AXIS: Final = {"condition": _("condition"), "advice": _("advice")}
+SCOPE: Final = {"gpu": _("GPU"), "node": _("node"), "job": _("job"), "service": _("service"), "fleet": _("fleet")}
+CONFIDENCE: Final = {
+    "high": pgettext_lazy("confidence", "high"),
+    "medium": pgettext_lazy("confidence", "medium"),
+    "low": pgettext_lazy("confidence", "low"),
+}
+CHANGE_KIND: Final = {
+    "diff": _("code change"),
+    "flag": _("command-line flag"),
+    "env": _("environment variable"),
+    "command": _("command"),
+    "config": _("configuration"),
+}
+
+SIGNS: Final = {">=": "≥", "<=": "≤"}
+"""How a comparison is written; the others are written as they are."""
+
+METRIC: Final = {
+    "gpu.gpu_util_pct": _("GPU utilisation"),
+    "gpu.mem_copy_util_pct": _("Memory controller utilisation"),
+    "gpu.mem_used_bytes": _("Device memory used"),
+    "gpu.mem_total_bytes": _("Device memory"),
+    "gpu.mem_reserved_bytes": _("Device memory reserved by the driver"),
+    "gpu.temperature_c": _("Temperature"),
+    "gpu.memory_temperature_c": _("Memory temperature"),
+    "gpu.power_w": _("Power"),
+    "gpu.power_limit_w": _("Power limit"),
+    "gpu.energy_j_total": _("Energy"),
+    "gpu.sm_clock_mhz": _("SM clock"),
+    "gpu.mem_clock_mhz": _("Memory clock"),
+    "gpu.sm_clock_max_mhz": _("Highest SM clock"),
+    "gpu.mem_clock_max_mhz": _("Highest memory clock"),
+    "gpu.pstate": _("Performance state"),
+    "gpu.clocks_event_reasons": _("Clock event reasons"),
+    "gpu.gr_engine_active": _("Compute engine active"),
+    "gpu.sm_active": _("SM active"),
+    "gpu.sm_occupancy": _("SM occupancy"),
+    "gpu.int_active": _("Integer pipe active"),
+    "gpu.tensor_active": _("Tensor cores active"),
+    "gpu.tensor_dfma_active": _("Tensor cores, double precision"),
+    "gpu.tensor_hmma_active": _("Tensor cores, 16-bit, TF32 and FP8"),
+    "gpu.tensor_imma_active": _("Tensor cores, integer"),
+    "gpu.dram_active": _("DRAM active"),
+    "gpu.fp64_active": _("FP64 pipe active"),
+    "gpu.fp32_active": _("FP32 pipe active"),
+    "gpu.fp16_active": _("FP16 pipe active"),
+    "gpu.pcie_tx_bytes_per_s": _("PCIe to host"),
+    "gpu.pcie_rx_bytes_per_s": _("PCIe from host"),
+    "gpu.nvlink_rx_bytes_per_s": _("NVLink received"),
+    "gpu.nvlink_tx_bytes_per_s": _("NVLink sent"),
+    "gpu.pcie_link_gen": _("PCIe generation now"),
+    "gpu.pcie_link_width": _("PCIe lanes now"),
+    "gpu.ecc_corrected_volatile_total": _("Corrected ECC errors since driver load"),
+    "gpu.ecc_uncorrected_volatile_total": _("Uncorrected ECC errors since driver load"),
+    "gpu.ecc_corrected_aggregate_total": _("Corrected ECC errors over its life"),
+    "gpu.ecc_uncorrected_aggregate_total": _("Uncorrected ECC errors over its life"),
+    "gpu.remap_correctable_total": _("Rows remapped after corrected errors"),
+    "gpu.remap_uncorrectable_total": _("Rows remapped after uncorrected errors"),
+    "gpu.remap_pending": _("Row remap pending"),
+    "gpu.remap_failed": _("Row remap failed"),
+    "gpu.recovery_action": _("Recovery action"),
+    "gpu.xid_errors_total": _("XID errors"),
+    "host.cpu_pct_per_core": _("CPU per core"),
+    "host.cpu_busy_cores": _("Busy CPU cores"),
+    "host.cpu_core_max_pct": _("Busiest CPU core"),
+    "host.cpu_user_pct": _("CPU in user code"),
+    "host.cpu_system_pct": _("CPU in the kernel"),
+    "host.cpu_iowait_pct": _("CPU waiting for disks"),
+    "host.mem_used_bytes": _("Host memory used"),
+    "host.disk_read_bytes_total": _("Disk reads"),
+    "host.disk_write_bytes_total": _("Disk writes"),
+    "host.net_rx_bytes_total": _("Network received"),
+    "host.net_tx_bytes_total": _("Network sent"),
+    "process.cpu_pct": _("Process CPU"),
+    "process.threads": _("Threads"),
+    "process.children": _("Child processes"),
+    "process.children_cpu_pct": _("CPU of child processes"),
+    "process.rss_bytes": _("Resident memory"),
+    "process.read_chars_total": _("Bytes read"),
+    "process.write_chars_total": _("Bytes written"),
+}
+
+
+ABSENT_TOO: Final = {"gpu.processes": _("Processes that hold a GPU")}
+"""What an absence may name beside the metrics of the registry."""
+
+
+def metric(name: str, scope: str = "gpu") -> str:
+    """The metric's label, or its name where nobody gave it one."""
+    key = f"{scope}.{name}"
+    return str(METRIC.get(key) or ABSENT_TOO.get(key) or name)
+
+
+FEATURE: Final = {name: _(text) for name, text in FEATURES.items()}
+"""The features that rules show as evidence, where they are not simply a metric."""
+
+
+def evidence(name: str) -> str:
+    """The label of a feature: its own, or its metric's; its name in plain words where neither is known."""
+    if name in FEATURE:
+        return str(FEATURE[name])
+    for scope in ("gpu", "host", "process"):
+        if f"{scope}.{name}" in METRIC:
+            return metric(name, scope)
+    return name.replace("_", " ")
+
+
+def word(words: Mapping[str, object], slug: str) -> str:
+    """The word for a slug; the slug itself where there is none, so that nothing new is hidden."""
+    return str(words.get(slug, slug))
+
+
+def note(text: str) -> str:
+    """The note of a change of condition, which the server wrote, in the reader's language: `warn -> critical` in words."""
+    if match := re.fullmatch(r"(\w+) -> (\w+)", text):
+        return f"{word(SEVERITY, match[1])} → {word(SEVERITY, match[2])}"
+    return gettext(text) if text else ""
