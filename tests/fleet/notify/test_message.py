@@ -169,3 +169,17 @@ def test_a_hostile_name_neither_calls_nor_draws_nor_adds_a_line(form: str, card:
 def test_each_target_gets_the_form_that_it_shows_best(url: str, form: str) -> None:
     """Text where it stays text, Markdown where it is drawn whatever it is called, HTML where nothing else is taken."""
     assert deliver._form(Apprise.instantiate(url)) == NotifyFormat(form)
+
+
+def test_what_is_longer_than_a_chat_takes_comes_in_parts(chat: Receiver) -> None:
+    """Mattermost refuses more than 4,000 characters; nothing is lost, the end with its link comes too."""
+    body = "\n".join(f"line {number} {'x' * 80}" for number in range(80)) + "\nhttps://fettle.example.org/findings/1/"
+    url = f"mmost://127.0.0.1:{chat.server_port}/3ccdd113474722377935511fc85d3dd4"
+
+    assert deliver.send(url, deliver.Message("[critical] It is hot", body, "failure", "key")).sent
+    texts = [got["text"] for got in chat.got]
+    assert len(texts) == 2
+    assert max(map(len, texts)) <= 4000
+    assert texts[0].startswith("[critical] It is hot")
+    assert texts[-1].endswith("https://fettle.example.org/findings/1/")
+    assert all(f"line {number} " in texts[0] + texts[1] for number in range(80))
