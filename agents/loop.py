@@ -14,9 +14,10 @@ from typing import Final
 
 from agents.clock import Clock
 from agents.device import DeviceEvent
+from agents.segment import BATCH, EVENT
 from agents.sender import Sender
 from agents.source import Absences, Inventory, Source
-from agents.spool import BATCH, EVENT, Spool
+from agents.spool import Spool
 from wire.codec import encode
 from wire.messages import Batch, Event
 

@@ -13,26 +13,30 @@ synced to the disk before they count as kept.
 import fcntl
 import logging
 import os
-import struct
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from agents.segment import (
+    BATCH,
+    EVENT,
+    HEADER_BYTES,
+    HELLO,
+    SETTLED,
+    Group,
+    Place,
+    Segment,
+    pack_settled,
+    records,
+    unpack_settled,
+)
 from wire.codec import WireError, decode_from_agent, encode
 from wire.messages import Hello
 
 log = logging.getLogger(__name__)
 
-HELLO: Final = 0
-BATCH: Final = 1
-EVENT: Final = 2
-_SETTLED: Final = 3
-_MAGIC: Final = b"Fs"
-_HEADER: Final = struct.Struct("<2sBxIQI")  # magic, kind, length, seq, checksum over all the rest
-_MAX_RECORD: Final = 4 << 20
 MEMORY_BYTES: Final = 8 << 20
 """How much waits in memory where there is no disk."""
 
@@ -41,33 +45,6 @@ Range = tuple[int, int]
 
 class SpoolError(Exception):
     """The spool's directory cannot be used; the message says why."""
-
-
-class _Segment:
-    """One file. `records` are those not settled yet, with their group: events of several boots may share a segment."""
-
-    def __init__(self, path: Path, fd: int, size: int) -> None:
-        self.path = path
-        self.fd = fd
-        self.size = size
-        self.records: set[tuple[Group, int, int]] = set()
-
-
-class Group:
-    """The records made under one hello; they can only be delivered after it."""
-
-    def __init__(self, hello: Hello) -> None:
-        self.hello = hello
-        self.places: tuple[dict[int, tuple[_Segment, int, int] | bytes], ...] = ({}, {}, {})
-
-    def pending(self, kind: int) -> list[int]:
-        """Seqs not settled yet, oldest first."""
-        return sorted(self.places[kind])
-
-    @property
-    def is_empty(self) -> bool:
-        """True when nothing is left to deliver."""
-        return not self.places[BATCH] and not self.places[EVENT]
 
 
 class Spool:
@@ -85,8 +62,8 @@ class Spool:
         self._directory = directory
         self._max_bytes = max_bytes
         self._segment_bytes = max(4096, min(1 << 20, max_bytes // 8))
-        self._segments: list[_Segment] = []
-        self._open: _Segment | None = None
+        self._segments: list[Segment] = []
+        self._open: Segment | None = None
         self._number = 0
         self._groups: dict[bytes, Group] = {}
         self._current: Group | None = None
@@ -143,15 +120,13 @@ class Spool:
             return place
         segment, offset, length = place
         try:
-            header = os.pread(segment.fd, _HEADER.size, offset)
-            payload = os.pread(segment.fd, length, offset + _HEADER.size)
+            payload = segment.read(kind, seq, offset, length)
         except OSError as error:
-            log.warning("The spool cannot be read back: %s", error)
+            log.warning("The spool %s cannot be read back: %s", segment.path, error)
             return None
-        if _checked(header, payload) != (kind, seq):
+        if payload is None:
             self._forget(group, kind, seq)
             self.damaged += 1
-            return None
         return payload
 
     def settle(self, group: Group, kind: int, ranges: Iterable[Range]) -> int:
@@ -163,7 +138,7 @@ class Spool:
             found = [seq for seq in seqs if seq in places]
             if any(not isinstance(places[seq], bytes) for seq in found):
                 # no further than what is there: a later record of the range is not settled by this
-                self._write(_SETTLED, 0, msgspec.msgpack.encode((group.hello.boot, kind, low, max(found))))
+                self._write(SETTLED, 0, pack_settled(group.hello.boot, kind, low, max(found)))
             for seq in found:
                 self._forget(group, kind, seq)
             count += len(found)
@@ -174,7 +149,7 @@ class Spool:
         self._open = None
         self._trim()
         for segment in self._segments:
-            os.close(segment.fd)
+            segment.close()
         self._segments = []
         if self._lock_fd is not None:
             os.close(self._lock_fd)
@@ -182,7 +157,7 @@ class Spool:
 
     # Writing
 
-    def _write(self, kind: int, seq: int, payload: bytes) -> tuple[_Segment, int, int] | None:
+    def _write(self, kind: int, seq: int, payload: bytes) -> Place | None:
         """Append one record; None when the disk refused it."""
         if self._directory is None:
             return None
@@ -204,32 +179,24 @@ class Spool:
             log.warning("The spool %s takes records again; %d so far had to wait in memory.", self._directory, self.write_errors)
         return segment, offset, len(payload)
 
-    def _put(self, segment: _Segment, kind: int, seq: int, payload: bytes) -> None:
-        record = _record(kind, seq, payload)
+    def _put(self, segment: Segment, kind: int, seq: int, payload: bytes) -> None:
         try:
-            written = os.pwrite(segment.fd, record, segment.size)
-            if written != len(record):
-                raise OSError(28, "no space left for the whole record")
+            segment.append(kind, seq, payload)
         except OSError:
-            try:
-                os.ftruncate(segment.fd, segment.size)
-            except OSError:
-                self._roll()  # its torn tail is skipped when it is read
+            if segment.is_torn:
+                self._roll()
             raise
-        segment.size += len(record)
 
-    def _new_segment(self, directory: Path) -> _Segment:
+    def _new_segment(self, directory: Path) -> Segment:
         if self._current is None:
             raise OSError(22, "no hello yet")
         self._number += 1
         path = directory / f"{self._number:012d}.spool"
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        segment = _Segment(path, fd, 0)
+        segment = Segment.create(path)
         try:
             self._put(segment, HELLO, 0, self._current_hello)
         except OSError:
-            os.close(fd)
-            path.unlink(missing_ok=True)
+            segment.remove()
             raise
         self._segments.append(segment)
         self._open = segment
@@ -240,11 +207,11 @@ class Spool:
         self._open = None
         self._trim()
 
-    def _sync(self, segment: _Segment) -> None:
+    def _sync(self, segment: Segment) -> None:
         try:
-            os.fdatasync(segment.fd)
+            segment.sync()
         except OSError as error:
-            log.warning("An event may not be on the disk yet: %s", error)
+            log.warning("The spool %s cannot be synced, so an event may not be on the disk yet: %s", segment.path, error)
 
     # Forgetting
 
@@ -261,16 +228,15 @@ class Spool:
         while self._segments and self._segments[0] is not self._open and not self._segments[0].records:
             self._remove(self._segments[0])
 
-    def _remove(self, segment: _Segment) -> None:
+    def _remove(self, segment: Segment) -> None:
         if segment in self._segments:
             self._segments.remove(segment)
-            os.close(segment.fd)
-            segment.path.unlink(missing_ok=True)
+            segment.remove()
 
     def _bound_disk(self) -> None:
         while len(self._segments) > 1 and sum(segment.size for segment in self._segments) > self._max_bytes:
             segment = self._to_drop()
-            if _has_batch(segment):
+            if segment.has_batch:
                 self._carry_events(segment)
             lost = len(segment.records)
             if lost:
@@ -281,17 +247,20 @@ class Spool:
             segment.records.clear()
             self._remove(segment)
 
-    def _to_drop(self) -> _Segment:
+    def _to_drop(self) -> Segment:
         """The segment to give up next: an empty one, else the oldest with a batch, else the oldest."""
         closed = [one for one in self._segments if one is not self._open]
-        for found in (next((one for one in closed if not one.records), None), next(filter(_has_batch, closed), None)):
+        for found in (
+            next((one for one in closed if not one.records), None),
+            next((one for one in closed if one.has_batch), None),
+        ):
             if found is not None:
                 return found
-        if self._open is not None and _has_batch(self._open):
+        if self._open is not None and self._open.has_batch:
             closed, self._open = [self._open], None
         return closed[0]
 
-    def _carry_events(self, segment: _Segment) -> None:
+    def _carry_events(self, segment: Segment) -> None:
         """Move the events of a segment to the newest one, each boot's under its own hello; to memory where the disk refuses."""
         events: dict[Group, list[int]] = {}
         for group, kind, seq in segment.records:
@@ -347,7 +316,7 @@ class Spool:
                         self._forget(group, kind, seq)
                         self._count_dropped(1, kind == EVENT)
         if before == 0:
-            log.warning("Too much waits in memory: the oldest records are dropped.")
+            log.warning("More than %d bytes wait in memory: the oldest records are dropped until the server takes some.", limit)
 
     # Opening
 
@@ -366,13 +335,13 @@ class Spool:
         for path in sorted(directory.glob("*.spool")):
             self._number = max(self._number, int(path.stem) if path.stem.isdecimal() and path.stem.isascii() else 0)
             try:
-                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                segment = Segment.open(path)
                 content = path.read_bytes()
             except OSError as error:
-                log.warning("A spool segment cannot be read: %s", error)
+                log.warning("The spool segment %s cannot be read and is left where it is: %s", path, error)
                 continue
             try:
-                self._recover_segment(_Segment(path, fd, len(content)), content, settled)
+                self._recover_segment(segment, content, settled)
             except Exception:  # no file may keep the agent from starting
                 self.damaged += 1
                 log.exception("The spool segment %s cannot be read to its end; the rest of the spool is kept", path.name)
@@ -385,19 +354,19 @@ class Spool:
         if self.damaged:
             log.warning("The spool had %d damaged or torn stretches; the rest of it is kept.", self.damaged)
 
-    def _recover_segment(self, segment: _Segment, content: bytes, settled: list[tuple[str, int, int, int]]) -> None:
+    def _recover_segment(self, segment: Segment, content: bytes, settled: list[tuple[str, int, int, int]]) -> None:
         self._segments.append(segment)
         group: Group | None = None
         end = 0
-        for offset, kind, seq, payload in _records(content):
+        for offset, kind, seq, payload in records(content):
             if offset != end:
                 self.damaged += 1
-            end = offset + _HEADER.size + len(payload)
+            end = offset + HEADER_BYTES + len(payload)
             if kind == HELLO:
                 group = self._recover_group(payload)
-            elif kind == _SETTLED:
+            elif kind == SETTLED:
                 try:
-                    settled.append(_decode_settled(payload))
+                    settled.append(unpack_settled(payload))
                 except (msgspec.DecodeError, ValueError):  # whole, and yet no such record
                     self.damaged += 1
             elif kind not in (BATCH, EVENT):
@@ -415,52 +384,9 @@ class Spool:
             try:
                 hello = decode_from_agent(payload)
             except WireError as error:
-                log.warning("A hello in the spool is of another version: %s", error)
+                log.warning("A hello in the spool is of another version of the agent, its records are dropped: %s", error)
                 return None
             if not isinstance(hello, Hello):
                 return None
             self._groups[payload] = Group(hello)
         return self._groups[payload]
-
-
-def _decode_settled(payload: bytes) -> tuple[str, int, int, int]:
-    boot, kind, low, high = msgspec.msgpack.decode(payload, type=tuple[str, int, int, int])
-    if kind not in (BATCH, EVENT):
-        raise ValueError(f"kind {kind}")
-    return boot, kind, low, high
-
-
-def _has_batch(segment: _Segment) -> bool:
-    return any(kind == BATCH for _, kind, _ in segment.records)
-
-
-def _record(kind: int, seq: int, payload: bytes) -> bytes:
-    head = _HEADER.pack(_MAGIC, kind, len(payload), seq, 0)
-    checksum = zlib.crc32(payload, zlib.crc32(head[:-4]))
-    return head[:-4] + struct.pack("<I", checksum) + payload
-
-
-def _checked(header: bytes, payload: bytes) -> tuple[int, int] | None:
-    """Kind and seq of a record that is whole; None otherwise."""
-    if len(header) != _HEADER.size:
-        return None
-    magic, kind, length, seq, checksum = _HEADER.unpack(header)
-    if magic != _MAGIC or kind > _SETTLED or length != len(payload):
-        return None
-    return (kind, seq) if zlib.crc32(payload, zlib.crc32(header[:-4])) == checksum else None
-
-
-def _records(content: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """(offset, kind, seq, payload) of every whole record, also of those after damaged bytes."""
-    offset = content.find(_MAGIC)
-    while 0 <= offset <= len(content) - _HEADER.size:
-        header = content[offset : offset + _HEADER.size]
-        length = _HEADER.unpack(header)[2]
-        if length <= _MAX_RECORD:
-            payload = content[offset + _HEADER.size : offset + _HEADER.size + length]
-            found = _checked(header, payload)
-            if found is not None:
-                yield offset, *found, payload
-                offset = content.find(_MAGIC, offset + _HEADER.size + length)
-                continue
-        offset = content.find(_MAGIC, offset + 1)

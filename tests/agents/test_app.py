@@ -15,7 +15,7 @@ import pytest
 from agents.app import build
 from agents.clock import RealClock
 from agents.config import load
-from agents.spool import BATCH
+from agents.segment import BATCH
 from tests.agents.server import TOKEN, running, until
 from wire.messages import Hello
 

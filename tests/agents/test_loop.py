@@ -4,8 +4,9 @@ import asyncio
 
 from agents.device import DeviceEvent
 from agents.loop import NodeLoop, run
+from agents.segment import BATCH, EVENT
 from agents.source import GPU, HOST, Absences, Inventory, Tick
-from agents.spool import BATCH, EVENT, Spool
+from agents.spool import Spool
 from wire.codec import decode_from_agent
 from wire.messages import AbsentChange, Batch, Event, FromAgent, GpuFacts, HostFacts
 

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from agents import sender as sending
+from agents import session
 from agents.clock import RealClock
+from agents.segment import BATCH, EVENT
 from agents.sender import Sender
-from agents.spool import BATCH, EVENT, Spool
+from agents.spool import Spool
 from tests.agents.server import TOKEN, Server, error, refuse, running, until
 from wire.codec import encode
 from wire.messages import Ack, Batch, Event, Hello, Processes, Refused
@@ -121,7 +123,7 @@ async def test_unacked_batches_are_sent_again_after_a_lost_connection() -> None:
 
 async def test_live_batches_go_before_the_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
     """After an outage the newest second is not held up by the hour before it."""
-    monkeypatch.setattr(sending, "BACKLOG_PER_S", 50)
+    monkeypatch.setattr(session, "BACKLOG_PER_S", 50)
     spool = Spool()
     async with running() as server, agent(spool, server.url) as one:
         for _ in range(100):
@@ -173,7 +175,7 @@ async def test_a_busy_error_frame_keeps_the_batch_too() -> None:
 
 async def test_need_hello_is_answered_with_a_hello_and_the_batch_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that forgot the schema learns it on the same connection."""
-    monkeypatch.setattr(sending, "HELLO_AGAIN_S", 0.0)
+    monkeypatch.setattr(session, "HELLO_AGAIN_S", 0.0)
     forgot = iter([True])
     async with running() as server, agent(Spool(), server.url) as one:
         server.on_batch = lambda batch: error("need_hello", batch.seq) if next(forgot, False) else None
@@ -317,7 +319,7 @@ async def test_frames_that_are_no_message_do_not_end_the_agent() -> None:
 
 async def test_many_earlier_runs_are_delivered_over_several_connections(tmp_path: Path) -> None:
     """A crash loop leaves many boots; a server remembers few hellos a connection."""
-    for number in range(sending.HELLOS + 5):
+    for number in range(session.HELLOS + 5):
         spool = Spool(tmp_path)
         Agent(spool, "ws://127.0.0.1:1/", boot=f"old{number}").batch()
         spool.close()
@@ -327,12 +329,12 @@ async def test_many_earlier_runs_are_delivered_over_several_connections(tmp_path
         one.spool.close()
 
         assert server.connections == 2
-        assert len({batch.boot for batch in server.batches}) == sending.HELLOS + 6
+        assert len({batch.boot for batch in server.batches}) == session.HELLOS + 6
 
 
 async def test_a_boot_that_the_server_forgot_is_not_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """`wrong_boot` after our own hello means that it was evicted, whether it comes as an error or in an ack."""
-    monkeypatch.setattr(sending, "HELLO_AGAIN_S", 0.0)
+    monkeypatch.setattr(session, "HELLO_AGAIN_S", 0.0)
     forgot = iter([True])
     async with running() as server, agent(Spool(), server.url) as one:
         server.on_batch = lambda batch: refuse(batch, "wrong_boot") if next(forgot, False) else None

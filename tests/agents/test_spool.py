@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.spool import _SETTLED, BATCH, EVENT, Spool, SpoolError, _record
+from agents.segment import BATCH, EVENT, SETTLED, pack
+from agents.spool import Spool, SpoolError
 from wire.messages import Hello
 
 
@@ -203,7 +204,7 @@ def test_a_disk_that_refuses_costs_nothing_that_memory_can_hold(tmp_path: Path, 
 def test_a_kernel_that_refuses_to_write_is_survived_and_counted(tmp_path: Path) -> None:
     """A real refusal (a file size limit): nothing is lost, and the file takes records again when it may."""
     program = (
-        "import resource, sys; from pathlib import Path; from agents.spool import *; from wire.messages import Hello\n"
+        "import resource, sys; from pathlib import Path; from agents.segment import *; from agents.spool import *; from wire.messages import Hello\n"
         "s = Spool(Path(sys.argv[1])); s.begin(Hello(node='n', boot='b', agent_version='1', schema='s'))\n"
         "soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))\n"
@@ -238,7 +239,7 @@ def test_two_agents_cannot_share_a_spool(tmp_path: Path) -> None:
 def test_a_killed_process_leaves_all_that_it_kept(tmp_path: Path) -> None:
     """SIGKILL at any instant: every record whose append returned is there."""
     program = (
-        "import sys; from pathlib import Path; from agents.spool import *; from wire.messages import Hello\n"
+        "import sys; from pathlib import Path; from agents.segment import *; from agents.spool import *; from wire.messages import Hello\n"
         "s = Spool(Path(sys.argv[1])); s.begin(Hello(node='n', boot='b', agent_version='1', schema='s'))\n"
         "for seq in range(10**9):\n"
         "    s.append(BATCH, seq, b'x' * 300); print(seq, flush=True)\n"
@@ -343,7 +344,7 @@ def test_a_whole_record_of_an_unknown_shape_is_counted_and_passed_over(tmp_path:
     """A good checksum proves no meaning; a file with an odd name is no number. The agent starts and the rest is kept."""
     filled(tmp_path, 3).close()
     (path,) = tmp_path.glob("*.spool")
-    path.write_bytes(path.read_bytes() + _record(_SETTLED, 0, payload))
+    path.write_bytes(path.read_bytes() + pack(SETTLED, 0, payload))
     (tmp_path / "\u00b2.spool").write_bytes(b"")
 
     spool = Spool(tmp_path)

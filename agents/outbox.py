@@ -1,0 +1,48 @@
+"""The spool as connections see it: frames to send, and what the server's answers settle or refuse."""
+
+import logging
+from collections import Counter
+
+from agents.segment import Group
+from agents.spool import Range, Spool
+from wire.codec import decode_from_agent, encode_text
+
+log = logging.getLogger(__name__)
+
+
+class Outbox:
+    """One node's records on their way; outlives connections."""
+
+    def __init__(self, spool: Spool, as_text: bool) -> None:
+        self.spool = spool
+        self.refused: Counter[str] = Counter()
+        """Records that were given up, by the server's code."""
+        self._as_text = as_text
+
+    def frame(self, group: Group, kind: int, seq: int) -> bytes | str | None:
+        """The frame to send; None when the record is gone."""
+        payload = self.spool.payload(group, kind, seq)
+        if payload is None:
+            return None
+        return encode_text(decode_from_agent(payload)) if self._as_text else payload
+
+    def settle(self, group: Group, kind: int, ranges: list[Range]) -> None:
+        """The server stored these."""
+        self.spool.settle(group, kind, ranges)
+
+    def refuse(self, group: Group, kind: int, seq: int, code: str) -> None:
+        """The server, or its size limit, will never take this one."""
+        if self.spool.settle(group, kind, [(seq, seq)]):
+            self.refused[code] += 1
+            if self.refused[code] == 1:
+                log.warning(
+                    "The server refused record %d of %s for good (%s); it is dropped and counted. The node's page lists refusals.",
+                    seq,
+                    group.hello.node,
+                    plain(code),
+                )
+
+
+def plain(text: str) -> str:
+    """What the server said, fit for a log: no control or format characters, 200 at most."""
+    return "".join(character for character in text[:400] if character.isprintable())[:200]
