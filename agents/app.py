@@ -61,10 +61,10 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
         from agents import replay
 
         return replay.nodes(config.replay, config.gpus, config.speed, run=os.getpid())
+    from agents import drivers
     from agents.machine import Machine
-    from agents.nvml_device import NvmlDriver
 
-    return [(config.node, Machine(NvmlDriver(), config.proc))]
+    return [(config.node, Machine(drivers.of_this_machine(), config.proc))]
 
 
 async def _serve(nodes: Sequence[NodeLoop], clock: Clock) -> bool:

@@ -5,9 +5,11 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
-from wire.messages import GpuFacts
+from wire.messages import Cell, GpuFacts
 from wire.metrics import REASONS, Number
 
+SLOW_S: Final = 15.0
+"""Seconds between two readings of the slow metrics; one reading of the energy counter alone costs 3 ms."""
 DRIVER_STATES: Final = {
     "ok": "",
     "not_read": "the driver was not asked",
@@ -63,8 +65,43 @@ Answer = Number | DeviceError
 """One reading of several asked at once: its number, or why there is none."""
 
 
-class GpuDevice(Protocol):
-    """One GPU. Every call may raise DeviceError; none returns a made-up value."""
+class GpuReader(Protocol):
+    """Reads one GPU, whatever its vendor. `values[i]` and `reasons[i]`: metric i of `wire.metrics.sent("gpu")`; one is None."""
+
+    values: list[Cell]
+    reasons: list[str | None]
+    holds: list[tuple[int, int | None]]
+    """(pid, bytes) of its processes; nobody knows them while `holds_reason` is not None."""
+    holds_reason: str | None
+    xids: int
+    answered: bool
+    """In the last tick the device answered at least one question."""
+    mig_mode: bool | None
+
+    @property
+    def is_lost(self) -> bool:
+        """True when the driver no longer reached the GPU in the last tick."""
+
+    def collect(self, now: float) -> None:
+        """Read what is due at monotonic second `now`; a failure is a reason."""
+
+    def fail(self, reason: str) -> None:
+        """Mark the whole GPU absent for `reason`; everything is read again as soon as it answers."""
+
+
+class Gpu(Protocol):
+    """One GPU as its driver shows it."""
+
+    @property
+    def facts(self) -> GpuFacts:
+        """What does not change while the driver is loaded."""
+
+    def reader(self, slow_s: float) -> GpuReader:
+        """A new reader of it, which reads slow metrics every `slow_s` seconds."""
+
+
+class NvmlGpu(Protocol):
+    """What NVML tells of one GPU. Every call may raise DeviceError; none returns a made-up value."""
 
     @property
     def facts(self) -> GpuFacts:
@@ -89,7 +126,7 @@ class GpuDevice(Protocol):
 class Driver(Protocol):
     """The driver of a machine."""
 
-    def open(self) -> tuple[GpuDevice, ...]:
+    def open(self) -> tuple[Gpu, ...]:
         """The GPUs that answer; DriverError when there are none or the driver cannot be used."""
 
     def versions(self) -> Versions:

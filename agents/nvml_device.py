@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import pynvml
 
-from agents.device import Answer, DeviceError, DeviceEvent, DriverError, GpuDevice, Versions
+from agents.collectors.nvml import GpuCollector
+from agents.device import Answer, DeviceError, DeviceEvent, DriverError, Versions
 from wire.messages import GpuFacts
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,10 @@ class NvmlDevice:
         if not uuid.strip("GPU-0"):
             raise DeviceError("driver_error", f"GPU {index} has no UUID")
         self.facts = self._facts(index, uuid)
+
+    def reader(self, slow_s: float) -> GpuCollector:
+        """A reader of the registry's NVML, field and GPM metrics."""
+        return GpuCollector(self, slow_s)
 
     def call(self, name: str, args: tuple[int | str, ...]) -> Any:
         """The answer of one NVML function for this GPU; a text argument names a constant of the module."""
@@ -251,7 +256,7 @@ class NvmlDriver:
         self._events: Any = None
         self._open = False
 
-    def open(self) -> tuple[GpuDevice, ...]:
+    def open(self) -> tuple[NvmlDevice, ...]:
         """Every GPU that answers; DriverError with a named state otherwise."""
         nvml = self._nvml
         try:

@@ -6,10 +6,10 @@ import logging
 import time
 from typing import Any, Final
 
+from agents import drivers
 from agents.config import AgentConfig
 from agents.device import DRIVER_STATES
 from agents.machine import Machine
-from agents.nvml_device import NvmlDriver
 from agents.source import GPU, HOST, PROCESS, Tick
 from wire.messages import PROCESSES, Cell
 
@@ -25,7 +25,7 @@ def text(config: AgentConfig, as_json: bool) -> str:
 
 
 async def _read(config: AgentConfig) -> dict[str, Any]:
-    machine = Machine(NvmlDriver(), config.proc)
+    machine = Machine(drivers.of_this_machine(), config.proc)
     try:
         await machine.collect()
         await asyncio.sleep(INTERVAL_S)

@@ -5,9 +5,8 @@ import logging
 import signal
 from pathlib import Path
 
-from agents import recorder
+from agents import drivers, recorder
 from agents.machine import Machine
-from agents.nvml_device import NvmlDriver
 from wire.recording import Writer
 
 
@@ -18,7 +17,7 @@ class RecordError(Exception):
 def to_file(file: Path, hz: float, seconds: float | None) -> int:
     """Record into `file`; the number of samples. RecordError without a GPU or where the file cannot be written."""
     logging.getLogger("agents").addHandler(logging.NullHandler())  # what it would warn of is raised
-    machine = Machine(NvmlDriver(), deadline_s=min(0.7, 0.8 / hz), slow_s=recorder.SLOW_S)
+    machine = Machine(drivers.of_this_machine(), deadline_s=min(0.7, 0.8 / hz), slow_s=recorder.SLOW_S)
     return asyncio.run(_record(machine, file, hz, seconds))
 
 

@@ -1,5 +1,6 @@
 """Where ticks come from: this machine or a recording, behind one protocol."""
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from msgspec import Struct, field
@@ -52,6 +53,16 @@ class Tick(Struct):
     processes: Processes = field(default_factory=Processes)
     holds_reasons: list[str | None] = field(default_factory=list)
     process_reasons: list[list[str | None]] = field(default_factory=list)  # [process][metric], for people alone
+
+
+class EventSource(Protocol):
+    """Something that reports what happens, beside what is read each tick."""
+
+    def notify(self, on_event: Callable[[], None]) -> None:
+        """Call `on_event`, in any thread, as soon as there is something to report."""
+
+    def events(self) -> list[DeviceEvent]:
+        """What happened since the call before."""
 
 
 class Source(Protocol):

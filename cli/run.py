@@ -26,14 +26,13 @@ def call(options: argparse.Namespace) -> int:
     import asyncio
     import logging
 
-    from agents import command, recorder
+    from agents import command, drivers, recorder
     from agents.machine import Machine
-    from agents.nvml_device import NvmlDriver
 
     logging.getLogger("agents").addHandler(logging.NullHandler())  # stderr is the command's; what matters is said at the end
 
     async def ran() -> command.Ran:
-        machine = Machine(NvmlDriver(), deadline_s=0.2, slow_s=recorder.SLOW_S)
+        machine = Machine(drivers.of_this_machine(), deadline_s=0.2, slow_s=recorder.SLOW_S)
         try:
             return await command.run(words, machine, options.record)
         finally:

@@ -7,15 +7,12 @@ anew or MIG is switched; any other failure is asked again. Slow metrics keep the
 from dataclasses import dataclass
 from typing import Final
 
-from agents.device import Answer, DeviceError, GpuDevice
+from agents.device import SLOW_S, Answer, DeviceError, NvmlGpu
 from wire.messages import Cell
 from wire.metrics import Gpm, Metric, Number, Nvml, NvmlField, accept, sent
 
-SLOW_S: Final = 15.0
-"""Seconds between two readings of the slow metrics; one reading of the energy counter alone costs 3 ms."""
-
 GPU_METRICS: Final[tuple[Metric, ...]] = tuple(sent("gpu"))
-XID_POSITION: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "xid_errors_total")
+_XID: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "xid_errors_total")
 _ROUNDING: Final = 1.005
 """GPM divides two counters that are not read at the same instant: full load may read 100.3 %."""
 
@@ -44,7 +41,7 @@ class GpuCollector:
     `holds` are its processes; where `holds_reason` is not None they could not be listed, which is not "none".
     """
 
-    def __init__(self, device: GpuDevice, slow_s: float = SLOW_S) -> None:
+    def __init__(self, device: NvmlGpu, slow_s: float = SLOW_S) -> None:
         self.device = device
         self._slow_s = slow_s
         self.values: list[Cell] = [None] * len(GPU_METRICS)
@@ -83,6 +80,11 @@ class GpuCollector:
     def _freeze(self) -> None:
         self._gpm_ids = tuple(metric_id for metric_id, _ in self._gpm)
 
+    @property
+    def is_lost(self) -> bool:
+        """True when the GPU fell off the bus in the last tick, or was marked so."""
+        return self.reasons[_XID] == "gpu_lost"
+
     def collect(self, now: float) -> None:
         """Read what is due at monotonic second `now`. Never raises DeviceError: a failure is a reason."""
         slow = now - self._slow_at >= self._slow_s
@@ -104,8 +106,8 @@ class GpuCollector:
         except _LostError:
             self.fail("gpu_lost")
             return
-        self.values[XID_POSITION] = self.xids
-        self.reasons[XID_POSITION] = None
+        self.values[_XID] = self.xids
+        self.reasons[_XID] = None
         try:
             self.holds = self.device.processes()
             self.holds_reason = None

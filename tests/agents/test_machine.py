@@ -7,7 +7,7 @@ from pathlib import Path
 import pynvml  # noqa: TID251 - constants of the real module
 import pytest
 
-from agents import machine as machines
+from agents import gpus
 from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
 from agents.source import GPU, HOST, PROCESS, Tick
@@ -18,9 +18,9 @@ from wire.metrics import Gpm, of
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests do not wait for real back-offs."""
-    monkeypatch.setattr(machines, "RETRY_FIRST_S", 0.01)
-    monkeypatch.setattr(machines, "RETRY_LAST_S", 0.02)
-    monkeypatch.setattr(machines, "_EVENT_WAIT_MS", 20)
+    monkeypatch.setattr(gpus, "RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr(gpus, "RETRY_LAST_S", 0.02)
+    monkeypatch.setattr(gpus, "_EVENT_WAIT_MS", 20)
 
 
 def state(machine: Machine) -> str:
@@ -153,7 +153,7 @@ async def test_a_driver_that_was_reloaded_is_opened_anew() -> None:
     whole = [dict(gpu) for gpu in nvml.gpus]
     for index in (0, 1):
         nvml.fail(index, pynvml.NVML_ERROR_UNINITIALIZED)
-    for _ in range(machines.DEAD_TICKS):
+    for _ in range(gpus.DEAD_TICKS):
         tick = await machine.collect()
 
     assert "driver_error" in reasons(tick, 0)
@@ -293,7 +293,7 @@ async def test_a_reloaded_driver_is_a_new_epoch() -> None:
     before, whole = machine.inventory, [dict(gpu) for gpu in nvml.gpus]
     for index in (0, 1):
         nvml.fail(index, pynvml.NVML_ERROR_UNINITIALIZED)
-    for _ in range(machines.DEAD_TICKS):
+    for _ in range(gpus.DEAD_TICKS):
         await machine.collect()
     nvml.gpus[:] = whole
     for _ in range(3):

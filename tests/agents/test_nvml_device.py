@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pynvml  # noqa: TID251 - constants of the real module
 import pytest
 
-from agents.collectors.nvml import GPU_METRICS, SLOW_S, GpuCollector
-from agents.device import DRIVER_STATES, DeviceError, DriverError
+from agents.collectors.nvml import GPU_METRICS, GpuCollector
+from agents.device import DRIVER_STATES, SLOW_S, DeviceError, DriverError
 from agents.nvml_device import NvmlDevice, NvmlDriver
 from tests.agents.fake_nvml import FakeNvml
 from wire.metrics import REASONS, Gpm, Nvml, NvmlField, of

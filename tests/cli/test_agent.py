@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import once
+from agents import drivers, once
 from agents.config import AgentConfig
 from agents.nvml_device import NvmlDriver
 from cli.__main__ import main
@@ -27,7 +27,7 @@ def test_a_machine_without_gpus_prints_its_host_and_says_why(
     """Exit code 0: no GPU is a fact, not a failure."""
     nvml = FakeNvml()
     nvml.init_error = 12
-    monkeypatch.setattr(once, "NvmlDriver", lambda: NvmlDriver(nvml))
+    monkeypatch.setattr(drivers, "of_this_machine", lambda: NvmlDriver(nvml))
     code = main(["agent", "--once", "--json", "--node", "n"])
     found = json.loads(capsys.readouterr().out)
 
@@ -42,7 +42,7 @@ def test_every_metric_is_a_value_or_has_a_reason(capsys: pytest.CaptureFixture[s
     """On an H200: all of the registry, nothing made up."""
     nvml = FakeNvml()
     nvml.gpus[0]["fields"]["82"] = {"error": 3}
-    monkeypatch.setattr(once, "NvmlDriver", lambda: NvmlDriver(nvml))
+    monkeypatch.setattr(drivers, "of_this_machine", lambda: NvmlDriver(nvml))
     assert main(["agent", "--once", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     names = {metric.name for metric in sent("gpu")}
@@ -61,7 +61,7 @@ def test_every_metric_is_a_value_or_has_a_reason(capsys: pytest.CaptureFixture[s
 
 def test_the_plain_form_is_for_people(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A line a reading."""
-    monkeypatch.setattr(once, "NvmlDriver", lambda: NvmlDriver(FakeNvml()))
+    monkeypatch.setattr(drivers, "of_this_machine", lambda: NvmlDriver(FakeNvml()))
     assert main(["agent", "--once"]) == 0
     said = capsys.readouterr().out
 
@@ -71,7 +71,7 @@ def test_the_plain_form_is_for_people(capsys: pytest.CaptureFixture[str], monkey
 
 def test_it_reads_the_proc_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The root is a setting: a container may mount the host's elsewhere."""
-    monkeypatch.setattr(once, "NvmlDriver", lambda: NvmlDriver(FakeNvml()))
+    monkeypatch.setattr(drivers, "of_this_machine", lambda: NvmlDriver(FakeNvml()))
     found = asyncio.run(once._read(AgentConfig(node="n", proc=tmp_path)))
 
     assert found["host"]["absent"]["mem_used_bytes"] == "unsupported"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.recorded import judge
-from agents import record
+from agents import drivers
 from agents.nvml_device import NvmlDriver
 from cli.__main__ import main
 from tests.agents.fake_nvml import FakeNvml
@@ -19,7 +19,7 @@ from wire import recording
 def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     """Two H200 behind `fettle record`."""
     fake = FakeNvml()
-    monkeypatch.setattr(record, "NvmlDriver", lambda: NvmlDriver(fake))
+    monkeypatch.setattr(drivers, "of_this_machine", lambda: NvmlDriver(fake))
     return fake
 
 

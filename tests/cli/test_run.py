@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import command
+from agents import command, drivers
 from agents.command import CommandError, Ran, _Watch
 from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
@@ -168,7 +168,7 @@ def test_the_diagnosis_follows_on_stderr(
 ) -> None:
     """With GPUs there: the command's output first, then the bottleneck; the kept file is judged the same way."""
     nvml = FakeNvml()
-    monkeypatch.setattr("agents.nvml_device.NvmlDriver", lambda: NvmlDriver(nvml))
+    monkeypatch.setattr(drivers, "of_this_machine", lambda: NvmlDriver(nvml))
     file = tmp_path / "run.jsonl.gz"
     code = main(["run", "--record", str(file), "--", "sh", "-c", "sleep 8; echo done; exit 4"])
     out, err = capfd.readouterr()
