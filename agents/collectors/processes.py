@@ -8,10 +8,10 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from agents.collectors import procfs
 from wire.messages import Cell
@@ -32,6 +32,10 @@ _INTERPRETER: Final = re.compile(r"(?:python|pypy|pt_main_thread|bash|sh|dash|pe
 _SAFE: Final = re.compile(r"[\w.+-]{1,64}")
 _INLINE: Final = re.compile(r"-[A-Za-z]*c")  # the next argument is a program, not a file
 _WITH_VALUE: Final = ("-W", "-X", "--check-hash-based-pycs")
+
+
+Answers: TypeAlias = dict[str, Cell | str]
+"""Numbers or reasons by the registry's names."""
 
 
 @dataclass(slots=True)
@@ -56,6 +60,36 @@ class Reading:
     user: str
     values: list[Cell]
     reasons: list[str | None]
+
+
+def rss(base: str) -> Answers:
+    """Resident memory."""
+    try:
+        return {"rss_bytes": int(procfs.read(f"{base}/statm").split()[1]) * _PAGE}
+    except OSError as error:
+        return {"rss_bytes": procfs.reason(error)}
+    except (ValueError, IndexError):
+        return {"rss_bytes": "not_a_number"}
+
+
+def io(base: str) -> Answers:
+    """Bytes passed to read and write calls."""
+    names = ("read_chars_total", "write_chars_total")
+    try:
+        content = procfs.read(f"{base}/io")
+    except FileNotFoundError:
+        return dict.fromkeys(names, "unsupported")  # a kernel without task accounting
+    except OSError as error:
+        return dict.fromkeys(names, procfs.reason(error))
+    words = dict(line.split(b":", 1) for line in content.split(b"\n") if b":" in line)
+    try:
+        return dict(zip(names, (int(words[b"rchar"]), int(words[b"wchar"])), strict=True))
+    except (KeyError, ValueError):
+        return dict.fromkeys(names, "not_a_number")
+
+
+READERS: Final[tuple[Callable[[str], Answers], ...]] = (rss, io)
+"""What else is read of each process, from its folder in /proc; a new reading is a file beside this one and a line here."""
 
 
 class ProcessCollector:
@@ -89,7 +123,7 @@ class ProcessCollector:
         values: list[Cell] = []
         reasons: list[str | None] = []
         seen = self._seen.get(pid)
-        raw: dict[str, Cell | str] = {"threads": stat.threads}
+        raw: Answers = {"threads": stat.threads}
         if seen is None or seen.start != stat.start:
             seen = self._seen[pid] = _Seen(stat.start, self._name(base, stat.comm), self._user(base), stat.ticks, now)
             raw["cpu_pct"] = raw["children_cpu_pct"] = "no_previous"
@@ -102,8 +136,8 @@ class ProcessCollector:
             share = self._children(pid, seen, now)
             raw["children_cpu_pct"] = "no_previous" if share is None else share
             raw["children"] = len(seen.children)
-        raw["rss_bytes"] = self._rss(base)
-        raw["read_chars_total"], raw["write_chars_total"] = self._io(base)
+        for reader in READERS:
+            raw |= reader(base)
         for metric in PROCESS_METRICS:
             answer = raw[metric.name]
             value, reason = (None, answer) if isinstance(answer, str) else accept(metric, answer)
@@ -141,28 +175,6 @@ class ProcessCollector:
         self._children_of = procfs.children(self._proc)
         cost = time.thread_time() - began
         self._scan_at = now + min(_SCAN_MAX_S, max(_SCAN_MIN_S, cost / _SCAN_SHARE))
-
-    def _rss(self, base: str) -> Cell | str:
-        try:
-            return int(procfs.read(f"{base}/statm").split()[1]) * _PAGE
-        except OSError as error:
-            return procfs.reason(error)
-        except (ValueError, IndexError):
-            return "not_a_number"
-
-    def _io(self, base: str) -> tuple[Cell | str, Cell | str]:
-        try:
-            content = procfs.read(f"{base}/io")
-        except FileNotFoundError:
-            return "unsupported", "unsupported"  # a kernel without task accounting
-        except OSError as error:
-            reason = procfs.reason(error)
-            return reason, reason
-        words = dict(line.split(b":", 1) for line in content.split(b"\n") if b":" in line)
-        try:
-            return int(words[b"rchar"]), int(words[b"wchar"])
-        except (KeyError, ValueError):
-            return "not_a_number", "not_a_number"
 
     def _user(self, base: str) -> str:
         try:

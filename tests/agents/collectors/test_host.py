@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.collectors.host import HOST_METRICS, POSITION, HostCollector, facts
+from agents.collectors.cpu import Cpu
+from agents.collectors.host import HOST_METRICS, POSITION, READERS, HostCollector, facts
 from tests.agents.proc import Proc
 
 
@@ -87,6 +88,24 @@ def test_a_missing_file_is_absence_with_a_reason(proc: Proc, name: str) -> None:
 
     assert 1 <= len(missing) <= 5
     assert all((value is None) == (reason is not None) for value, reason in zip(host.values, host.reasons, strict=True))
+
+
+def test_text_that_is_no_number_costs_its_own_readings_alone(proc: Proc) -> None:
+    """A kernel that writes one file in another way takes nothing else with it."""
+    (proc.root / "diskstats").write_text("8 0 sda 1 0 many 0 1 0 few 0 0 0 0\n")
+    host = HostCollector(proc.root)
+    host.collect()
+
+    assert reading(host, "disk_read_bytes_total") == (None, "not_a_number")
+    assert reading(host, "mem_used_bytes") == (600 * 1024, None)
+    assert reading(host, "net_rx_bytes_total") == (1100, None)
+
+
+def test_every_host_metric_has_one_reader(proc: Proc) -> None:
+    """A row of the registry that nobody reads would be absent for ever, one that two read would be the later one's."""
+    names = [name for reader in (Cpu, *READERS) for name in reader(proc.root).names]
+
+    assert sorted(names) == sorted(metric.name for metric in HOST_METRICS)
 
 
 def test_a_sandbox_that_shows_zeros_is_unsupported_not_idle(proc: Proc) -> None:
