@@ -21,9 +21,6 @@ The busy part goes to the unit that was nearest its peak while the engine ran (U
 memory), or *underfilled* when few SMs were active and nothing was near a peak. Two processes that compute on one busy GPU make
 it *contention*; slowdown bits and locked clocks make it *clocks*. Without profiling counters power stands for the units.
 
-A job's shares are the means over its GPUs that work; where ranks talk and one is held up, they are that rank's: the others spin
-in the collective meanwhile.
-
 **Label.** The largest share is not always the trouble: a GPU that computes for 60 % of the time and waits 40 % for input is a
 data problem. So: the largest of the causes that somebody can remove (CAUSES) wins from a share of DECISIVE on; else *idle* when
 it is more than half of the time; else the largest other share.
@@ -31,15 +28,11 @@ it is more than half of the time; else the largest other share.
 **Thresholds** stand in the (log) middle of a gap; the comments give the measured values on both sides (H200, recordings).
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
-from advisor.finding import Bottleneck, Confidence, Scope
-
-if TYPE_CHECKING:
-    from advisor.features import Frames
+from advisor.finding import Bottleneck
 
 SHARES: Final[tuple[Bottleneck, ...]] = (
     "idle", "data", "copy", "launch", "underfilled", "compute",
@@ -71,7 +64,6 @@ TENANT_CORES: Final = 0.1  # a process that holds memory and sleeps: 0.02; one t
 CONTENDED_BUSY: Final = 0.68  # two launch-bound processes side by side: 0.46; two trainings: 1.0
 WORKER_FULL: Final = 0.64  # busy or blocked share of a loader process: healthy loader 0.45; starving ones 0.97
 MAIN_WORKS: Final = 0.85  # CPU of the main thread while the GPU idles: waiting for workers 0.7; launching 0.97
-HELD_UP: Final = 0.78  # engine time of the least busy rank over the busiest: healthy pairs 0.92 and more
 FEW_SMS: Final = 0.35  # SMs while busy: CUDA graph of tiny layers 0.135; small transformer 0.75
 
 # What a unit can reach in practice, as a share of its counter: GEMM 0.87 (under the power cap), streaming reads 0.92.
@@ -79,17 +71,6 @@ _MATH_REACH: Final = 0.85
 _DRAM_REACH: Final = 0.92
 _NVLINK_REACH: Final = 0.75
 _PCIE_REACH: Final = 0.80
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The label of one GPU or job. `bottleneck` is None when too little was measured; shares then are empty."""
-
-    scope: Scope
-    target: str
-    bottleneck: Bottleneck | None
-    shares: dict[str, float]
-    confidence: Confidence
 
 
 def causes(reach: int = 1) -> list[pl.Expr]:
@@ -123,7 +104,8 @@ def causes(reach: int = 1) -> list[pl.Expr]:
     return [save.alias("part_save"), copy.alias("part_copy"), host.alias("part_host"), (left - host).alias("part_wait")]
 
 
-def _zero(name: str) -> pl.Expr:
+def zero(name: str) -> pl.Expr:
+    """The column, 0 where it is null: for sums in which what is unknown counts nothing."""
     return pl.col(name).fill_null(0.0)
 
 
@@ -131,16 +113,16 @@ def _data() -> pl.Expr:
     """True where the host prepares input while the GPU waits."""
     main = pl.coalesce("main_cores_idle", "main_cores")
     main_waits = main < MAIN_WORKS
-    workers = _zero("children_cores")
-    children = _zero("children")
+    workers = zero("children_cores")
+    children = zero("children")
     has_workers = (children >= 1) & (workers >= 0.1)
     # What the whole host reads and waits for is this job's, each rank's part, where no other job uses a GPU of the node.
     shared = pl.when(pl.col("node_jobs") <= 1).then(1.0 / pl.col("ranks").clip(1, None)).otherwise(0.0)
-    blocked = shared * _zero("iowait_cores")
-    own_reads = _zero("read_bytes_per_s")
-    disk_reads = shared * _zero("disk_read_bytes_per_s")
-    fetches = shared * _zero("net_rx_bytes_per_s")
-    payload = _zero("pcie_rx_bytes_per_s")
+    blocked = shared * zero("iowait_cores")
+    own_reads = zero("read_bytes_per_s")
+    disk_reads = shared * zero("disk_read_bytes_per_s")
+    fetches = shared * zero("net_rx_bytes_per_s")
+    payload = zero("pcie_rx_bytes_per_s")
     batches = payload >= PAYLOAD_PER_BUSY * pl.col("busy")
     bursts = pl.col("quiet_share") >= 0.25
     several = pl.when(has_workers).then(2.0).otherwise(1.6)
@@ -148,7 +130,7 @@ def _data() -> pl.Expr:
         (pl.col("busy") >= BUSY_AT_ALL / 2)
         & (
             # several cores inside the process: preprocessing in threads (starved loader 4.5, a launching main thread 1.1)
-            ((_zero("main_cores") >= several) & (batches | (pl.col("quiet_share") >= 0.05) | (_zero("main_cores") >= 3)))
+            ((zero("main_cores") >= several) & (batches | (pl.col("quiet_share") >= 0.05) | (zero("main_cores") >= 3)))
             # workers that never rest: at work, or blocked on the disk
             | (has_workers & (workers + pl.min_horizontal(blocked, children) >= WORKER_FULL * children))
             # the main thread waits too, and somebody else works for it
@@ -171,7 +153,7 @@ def _data() -> pl.Expr:
 
 def with_shares(gpu: pl.DataFrame) -> pl.DataFrame:
     """`gpu` with `share_*`, `bottleneck`, `confidence` and what they rest on (`math_share`, `waits_for_data`)."""
-    working = ~pl.col("free") & (_zero("busy") > BUSY_AT_ALL)
+    working = ~pl.col("free") & (zero("busy") > BUSY_AT_ALL)
     gpu = gpu.with_columns(
         node_jobs=pl.coalesce("job", pl.col("gpu").cast(pl.String)).filter(working).n_unique().over("node"),
         ranks=pl.when(pl.col("job").is_null()).then(1).otherwise(working.sum().over("job")),
@@ -182,32 +164,32 @@ def with_shares(gpu: pl.DataFrame) -> pl.DataFrame:
             "fp16_active_when_busy",
             pl.when(pl.col("int_active_when_busy") >= 0.5).then(pl.col("int_active_when_busy")),
         ),
-        power_when_busy=pl.when(_zero("busy") > 0.05).then(
+        power_when_busy=pl.when(zero("busy") > 0.05).then(
             ((pl.col("power_share") - 0.17).clip(0) / 0.83 / pl.col("busy")).clip(0, 1)
         ),
     ).with_columns(waits_for_data=_data())
     both_ways = pl.min_horizontal("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s")
     gpu = gpu.with_columns(
         talks=(
-            ((pl.col("ranks") >= 2) & ((_zero("nvlink_bytes_per_s") >= 0.2e9) | (both_ways.fill_null(0) >= 0.5e9)))
+            ((pl.col("ranks") >= 2) & ((zero("nvlink_bytes_per_s") >= 0.2e9) | (both_ways.fill_null(0) >= 0.5e9)))
             | (pl.min_horizontal("net_tx_bytes_per_s", "net_rx_bytes_per_s").fill_null(0) >= 100e6)
         ).fill_null(False),
     )
     gpu = gpu.with_columns(engine=_engine())
-    launches = _zero("busy") >= BUSY_AT_ALL  # a host that works beside an unused GPU launches nothing
-    saves = _zero("write_bytes_per_s") * _zero("window_s") >= SAVED_BYTES
-    waits = _zero("part_wait") + pl.when(saves).then(0.0).otherwise(_zero("part_save"))
+    launches = zero("busy") >= BUSY_AT_ALL  # a host that works beside an unused GPU launches nothing
+    saves = zero("write_bytes_per_s") * zero("window_s") >= SAVED_BYTES
+    waits = zero("part_wait") + pl.when(saves).then(0.0).otherwise(zero("part_save"))
     idle_parts = {
-        "checkpoint": pl.when(saves).then(_zero("part_save")).otherwise(0.0),
-        "copy": pl.when(_between_ranks()).then(0.0).otherwise(_zero("part_copy")),
-        "communication": pl.when(_between_ranks()).then(_zero("part_copy")).otherwise(0.0),
-        "data": pl.when("waits_for_data").then(_zero("part_host") + waits).otherwise(0.0),
-        "launch": pl.when(pl.col("waits_for_data") | ~launches).then(0.0).otherwise(_zero("part_host")),
-        "idle": pl.when("waits_for_data").then(0.0).otherwise(waits + pl.when(launches).then(0.0).otherwise(_zero("part_host"))),
+        "checkpoint": pl.when(saves).then(zero("part_save")).otherwise(0.0),
+        "copy": pl.when(between_ranks()).then(0.0).otherwise(zero("part_copy")),
+        "communication": pl.when(between_ranks()).then(zero("part_copy")).otherwise(0.0),
+        "data": pl.when("waits_for_data").then(zero("part_host") + waits).otherwise(0.0),
+        "launch": pl.when(pl.col("waits_for_data") | ~launches).then(0.0).otherwise(zero("part_host")),
+        "idle": pl.when("waits_for_data").then(0.0).otherwise(waits + pl.when(launches).then(0.0).otherwise(zero("part_host"))),
     }
     shares: list[pl.Expr] = []
     for name in SHARES:
-        engine = pl.when(pl.col("engine") == name).then(_zero("busy")).otherwise(0.0)
+        engine = pl.when(pl.col("engine") == name).then(zero("busy")).otherwise(0.0)
         shares.append((idle_parts.get(name, pl.lit(0.0)) + engine).alias(f"share_{name}"))
     gpu = gpu.with_columns(shares)
     total = pl.sum_horizontal([pl.col(f"share_{name}") for name in SHARES])
@@ -215,9 +197,9 @@ def with_shares(gpu: pl.DataFrame) -> pl.DataFrame:
     return gpu.with_columns(bottleneck=pl.when(pl.col("evaluated")).then(label()), confidence=_confidence())
 
 
-def _between_ranks() -> pl.Expr:
+def between_ranks() -> pl.Expr:
     """PCIe carries as much up as down on a GPU of several: peers without NVLink."""
-    up, down = _zero("pcie_tx_bytes_per_s"), _zero("pcie_rx_bytes_per_s")
+    up, down = zero("pcie_tx_bytes_per_s"), zero("pcie_rx_bytes_per_s")
     return (pl.col("ranks") >= 2) & (pl.min_horizontal(up, down) >= 0.4 * pl.max_horizontal(up, down))
 
 
@@ -233,7 +215,7 @@ def _engine() -> pl.Expr:
     # Links beside math: gradients dominate 6, healthy data parallel 0.15. Beside DRAM (all-reduce and optimizer read and write
     # it too): 0.8 against 0.2; tensor-parallel decoding 0.07.
     linked = (pl.col("ranks") >= 2) & (nvlink >= 0.05) & (nvlink >= math) & (nvlink >= 0.25 * dram)
-    staged = _between_ranks() & (pcie >= 0.03) & (pcie >= math) & (pcie >= 0.25 * dram)
+    staged = between_ranks() & (pcie >= 0.03) & (pcie >= math) & (pcie >= 0.25 * dram)
     # a collective that waits keeps the engine busy with a few spinning SMs
     spins = pl.col("talks") & (sms < 0.3) & (math < 0.1)
     # one that nobody answers: every rank spins, and nothing is computed, read or sent (tiny layers 0.008 and 0.015)
@@ -261,13 +243,13 @@ def _engine() -> pl.Expr:
 
 def _slowed() -> pl.Expr:
     """Hardware or thermal slowdown for a good part of the load, or clocks far below their maximum that power does not explain."""
-    braked = (_zero("hw_slowdown_share") >= 0.2) | (_zero("sw_thermal_share") >= 0.5)
+    braked = (zero("hw_slowdown_share") >= 0.2) | (zero("sw_thermal_share") >= 0.5)
     # Power-capped clocks fall to 0.73 of the maximum under dense GEMM at the default limit: normal. Uncapped ones stay at 1.0.
-    locked = (
-        (pl.col("sm_clock_p95_ratio") <= 0.85) & (_zero("power_cap_share") < 0.2) & (_zero("loaded_share") >= 0.2)
-    ).fill_null(False)
+    locked = ((pl.col("sm_clock_p95_ratio") <= 0.85) & (zero("power_cap_share") < 0.2) & (zero("loaded_share") >= 0.2)).fill_null(
+        False
+    )
     capped = (
-        (pl.col("power_limit_ratio") < 0.95) & (_zero("power_cap_share") >= 0.5) & (pl.col("sm_clock_ratio") <= 0.8)
+        (pl.col("power_limit_ratio") < 0.95) & (zero("power_cap_share") >= 0.5) & (pl.col("sm_clock_ratio") <= 0.8)
     ).fill_null(False)
     return braked | locked | capped
 
@@ -301,117 +283,11 @@ def _confidence() -> pl.Expr:
     Utilisation alone says that something ran, not what: low, whatever is known of the process. Low power alone tells few SMs
     from copies no better.
     """
-    blind = _zero("gpm_share") < 0.5
-    alone = blind & pl.col("power_w").is_null() & pl.col("mem_copy_util_pct").is_null() & (_zero("busy") >= BUSY_AT_ALL)
+    blind = zero("gpm_share") < 0.5
+    alone = blind & pl.col("power_w").is_null() & pl.col("mem_copy_util_pct").is_null() & (zero("busy") >= BUSY_AT_ALL)
     guessed = blind & (pl.col("share_underfilled") >= DECISIVE)
     lacks = blind.cast(pl.Int32) + (pl.col("main_cores").is_null() | alone | guessed).cast(pl.Int32)
     lacks = pl.when(pl.col("free") & pl.col("mem_used_max_bytes").is_not_null()).then(0).otherwise(lacks) + (
         pl.col("samples") < 20
     ).cast(pl.Int32)
     return pl.when(lacks == 0).then(pl.lit("high")).when(lacks == 1).then(pl.lit("medium")).otherwise(pl.lit("low"))
-
-
-_JOB_SUMS: Final = ("children", "children_cores", "read_bytes_per_s", "write_bytes_per_s", "held_bytes", "processes")
-_JOB_MEANS: Final = (
-    "busy", "gpu_util_pct", "sm_active", "sm_occupancy", "tensor_active", "dram_active", "fp32_active", "fp64_active",
-    "power_share", "main_cores", "main_cores_idle", "pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "nvlink_bytes_per_s",
-    "pcie_share", "nvlink_share", "mem_used_share", "quiet_share", *[f"{name}_when_busy" for name in UNITS], "math_when_busy",
-)  # fmt: skip
-_JOB_HOST: Final = (
-    "node", "cores", "free_cores", "cpu_busy_cores", "iowait_cores", "disk_read_bytes_per_s", "disk_write_bytes_per_s",
-    "host_mem_share", "net_tx_bytes_per_s", "net_rx_bytes_per_s", "mem_total_bytes", "pcie_peak", "nvlink_peak", "index",
-    "compute_capability", "pid",
-)  # fmt: skip
-
-
-def of_jobs(gpu: pl.DataFrame) -> pl.DataFrame:
-    """One row a job: means over its GPUs that work (over all it holds, when none does), its shares and its label."""
-    mine = gpu.filter(pl.col("job").is_not_null() & pl.col("evaluated"))
-    works = (_zero("busy") > BUSY_AT_ALL) & ~pl.col("free")
-    any_works = works.any().over("job")
-    counted = works | (~any_works & (~pl.col("free") | pl.col("free").all().over("job")))
-    mine = mine.with_columns(works=works, counted=counted)
-    on = pl.col("counted")
-    busy_on = pl.col("busy").filter(on)
-    sm_on = pl.col("sm_active").filter(on)
-    job = mine.group_by("job", maintain_order=True).agg(
-        pl.len().alias("gpus"),
-        pl.col("gpu").alias("members"),
-        (~pl.col("free")).sum().alias("held_gpus"),
-        pl.col("works").sum().alias("working_gpus"),
-        pl.col("index").filter(~pl.col("works")).alias("idle_indices"),
-        pl.col("works").is_null().any().alias("_none"),
-        *[pl.col(name).filter(on).sum() for name in _JOB_SUMS],
-        *[pl.col(name).filter(on).mean() for name in _JOB_MEANS],
-        *[pl.col(name).filter(on).first() for name in _JOB_HOST],
-        *[pl.col(f"share_{name}").filter(on).mean() for name in SHARES],
-        *[pl.col(f"share_{name}").filter(on).sort_by(busy_on).first().alias(f"_slow_{name}") for name in SHARES],
-        pl.col("waits_for_data").filter(on).any(),
-        pl.col("talks").filter(on).any(),
-        _between_ranks().filter(on).any().alias("ranks_talk_over_pcie"),
-        pl.col("tenants").filter(on).max(),
-        pl.col("free").all().alias("free"),
-        pl.col("mem_used_share").filter(on).max().alias("mem_used_share_max"),
-        pl.col("mem_growth_share").filter(on).max(),
-        *[
-            pl.col(name).filter(on).sort_by(pl.col("mem_growth_bytes").filter(on).fill_null(0)).last()
-            for name in ("mem_growth_bytes", "mem_growth_s", "mem_growth_bytes_per_s", "seconds_to_full", "mem_fills_s")
-        ],
-        (busy_on.min() / busy_on.max()).alias("least_busy_ratio"),
-        (sm_on.max() / sm_on.min()).alias("most_sm_ratio"),
-        pl.col("index").filter(on).sort_by(busy_on).first().alias("least_busy_index"),
-        pl.col("index").filter(on).sort_by(sm_on.fill_null(0)).last().alias("most_sm_index"),
-        pl.col("window_s").max(),
-        pl.col("samples").min(),
-        pl.col("confidence").filter(on).max().alias("confidence"),
-        pl.col("engine").filter(on).first(),
-    )
-    order = ["high", "medium", "low"]
-    worst = (
-        mine.filter(on)
-        .group_by("job")
-        .agg(pl.col("confidence").replace_strict(order, [0, 1, 2], return_dtype=pl.Int32).max().alias("_rank"))
-    )
-    job = job.drop("_none", "confidence").join(worst, on="job", how="left")
-    # In lock step a job is as slow as the rank that is held up: the others spin in the collective meanwhile.
-    held_up = (pl.col("talks") & (pl.col("least_busy_ratio") <= HELD_UP)).fill_null(False)
-    job = job.with_columns(
-        [
-            pl.when(held_up).then(pl.col(f"_slow_{name}")).otherwise(pl.col(f"share_{name}")).alias(f"share_{name}")
-            for name in SHARES
-        ]
-    ).drop([f"_slow_{name}" for name in SHARES])
-    return job.with_columns(
-        evaluated=pl.lit(True),
-        bottleneck=label(),
-        confidence=pl.col("_rank").replace_strict([0, 1, 2], order, default=None, return_dtype=pl.String),
-        worker_cores=pl.when(pl.col("children") >= 1).then(pl.col("children_cores") / pl.col("children")),
-        copy_rate_share=pl.when(pl.col("busy") < 0.99).then(
-            pl.max_horizontal("pcie_share", pl.col("pcie_share") / (1 - pl.col("busy")))
-        ),
-        suggested_workers=(pl.col("cores") / pl.col("gpus") * 0.5).floor().clip(2, 16).cast(pl.Int64),
-        suggested_cpus=((pl.col("cores") / pl.col("gpus") * 0.5).floor().clip(2, 16) + 1).cast(pl.Int64),
-    ).drop("_rank")
-
-
-def diagnose(frames: "Frames") -> list[Diagnosis]:
-    """The label of every GPU and job, GPUs first."""
-    found: list[Diagnosis] = []
-    scopes: tuple[tuple[Scope, pl.DataFrame], ...] = (("gpu", frames.gpu), ("job", frames.job))
-    for scope, frame in scopes:
-        columns = [scope, "bottleneck", "confidence", "evaluated", *[f"share_{name}" for name in SHARES]]
-        for row in frame.select(columns).iter_rows():
-            shares: dict[str, float] = {
-                name: round(value, 4) for name, value in zip(SHARES, row[4:], strict=True) if value is not None
-            }
-            known = bool(row[3]) and row[1] is not None
-            found.append(
-                Diagnosis(
-                    scope=scope,
-                    target=str(row[0]),
-                    bottleneck=row[1] if known else None,
-                    shares=shares if known else {},
-                    confidence=row[2] or "low",
-                )
-            )
-    return found

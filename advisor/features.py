@@ -5,14 +5,14 @@ intensities while the compute engine had work (mean over mean engine time). Null
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import polars as pl
 
-from advisor import bottleneck
+from advisor import bottleneck, memory_growth
 from advisor.bottleneck import SHARES
 from advisor.frames import Window
+from advisor.jobs import of_jobs
 from advisor.samples import ACTIVE, HELD_BYTES, Span, complete, facts_of, judged
 
 MIN_SAMPLES: Final = 20
@@ -28,8 +28,6 @@ _THERMAL: Final = 0x20 | 0x40
 _BRAKE: Final = 0x08 | 0x80
 QUIET: Final = 0.003
 """An engine that did nothing at all (0.0001 measured); the thinnest launch-bound programs stay above 0.01."""
-RISES_FOR_S: Final = 8.0
-"""Memory that breathes with each step falls back sooner; a leak in a recording's loop after 10 s and more."""
 _SERVING: Final = r"(?i)vllm|sglang|tritonserver|trtllm|tensorrt|text-generation|ollama|llama-server|lmdeploy"
 _LOADED: Final = 0.5  # an engine at work half of the time keeps its clocks up: those of idle cards say nothing
 
@@ -63,7 +61,7 @@ def features(
     gpu = _derived(gpu, min_samples, min_coverage, min_s)
     gpu = bottleneck.with_shares(gpu)
     gpu = _beside_peers(gpu)
-    job = bottleneck.of_jobs(gpu)
+    job = of_jobs(gpu)
     return Frames(gpu=gpu, job=job, node=_of_nodes(gpu))
 
 
@@ -81,11 +79,6 @@ def _reach(samples: pl.DataFrame) -> int:
     steps = samples.get_column("t").head(2000).diff()
     period = steps.filter(steps > 0).median()
     return max(1, min(10, round(0.5 / float(period)))) if isinstance(period, float) and period > 0 else 1
-
-
-def _quarter(number: int) -> pl.Expr:
-    size = pl.len() // 4
-    return pl.col("mem_used_bytes").slice(number * size, size).median()
 
 
 def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
@@ -125,13 +118,9 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
         _bit(0x08 | 0x40 | 0x80).alias("hw_slowdown_share"),
         _bit(0x20).alias("sw_thermal_share"),
         pl.col("mem_used_bytes").max().alias("mem_used_max_bytes"),
-        pl.col("mem_used_bytes").min().alias("_mem_least"),
-        pl.col("mem_used_bytes").tail((pl.len() // 4).clip(3)).first().alias("_mem_before"),
         pl.col("mem_used_bytes").last().alias("mem_used_last_bytes"),
         pl.col("mem_used_bytes").mean().alias("mem_used_bytes"),
-        *[_quarter(n).alias(f"_mem_q{n}") for n in range(4)],
-        (pl.col("mem_used_bytes").diff() > 0).mean().alias("mem_rising_share"),
-        (pl.col("mem_used_bytes").diff() < 0).sum().alias("_mem_falls"),
+        *memory_growth.aggregates(),
         pl.col("pcie_link_gen").filter(loaded).max().alias("pcie_link_gen"),
         pl.col("pcie_link_width").filter(loaded).max().alias("pcie_link_width"),
         (pl.col("ecc_uncorrected_volatile_total").last() - pl.col("ecc_uncorrected_volatile_total").min())
@@ -142,24 +131,7 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
         pl.col("recovery_action").last(),
         *[pl.col(f"part_{name}").mean() for name in bottleneck.PARTS],
     )  # fmt: skip
-    return grouped.collect().join(_rises(samples), on="gpu", how="left")
-
-
-def _rises(samples: pl.DataFrame) -> pl.DataFrame:
-    """`gpu`, `_rise_bytes`, `_rise_s` of the stretch without a fall in which memory in use grew most."""
-    stretches = (
-        samples.lazy()
-        .select("gpu", "t", "mem_used_bytes")
-        .drop_nulls()
-        .with_columns(stretch=(pl.col("mem_used_bytes").diff() < 0).fill_null(False).cum_sum().over("gpu"))
-        .group_by("gpu", "stretch", maintain_order=True)
-        .agg(
-            (pl.col("mem_used_bytes").last() - pl.col("mem_used_bytes").first()).alias("_rise_bytes"),
-            (pl.col("t").last() - pl.col("t").first()).alias("_rise_s"),
-        )
-    )
-    most = stretches.sort("gpu", "_rise_bytes").group_by("gpu", maintain_order=True).last()
-    return most.select("gpu", "_rise_bytes", "_rise_s").collect()
+    return grouped.collect().join(memory_growth.rises(samples), on="gpu", how="left")
 
 
 def _of_holders(holders: pl.DataFrame) -> pl.DataFrame:
@@ -235,9 +207,6 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float, min_s: fl
     busy = pl.col("busy")
     length = pl.col("until_t") - pl.col("from_t")
     whole = pl.when(busy > bottleneck.BUSY_AT_ALL)
-    quarters = [pl.col(f"_mem_q{n}") for n in range(4)]
-    steps = [b - a for a, b in pairwise(quarters)]
-    mean_step = (quarters[3] - quarters[0]) / 3
     total = pl.col("mem_total_bytes")
     gpu = gpu.with_columns(
         samples=pl.col("samples").fill_null(0),
@@ -248,33 +217,8 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float, min_s: fl
         main_cores_idle=pl.when(pl.col("_idle") > 0).then(pl.col("_idle_cores") / pl.col("_idle")),
         pcie_bytes_per_s=pl.max_horizontal("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"),
         nvlink_bytes_per_s=pl.max_horizontal("nvlink_tx_bytes_per_s", "nvlink_rx_bytes_per_s"),
-        # Growth that goes on at an even pace: each of three steps between the quarters' medians is at least half the mean
-        # step; or it goes on rising for long stretches between rare falls, as in a window over a recording's loop.
-        _even=pl.all_horizontal([step >= 0.5 * mean_step for step in steps]) & (mean_step > 0),
-        _saws=(pl.col("mem_rising_share") >= 0.3) & (length / pl.col("_mem_falls").clip(1) >= RISES_FOR_S),
     )
-    # What was really gained: over the window, or in the longest of the stretches, never their sum.
-    spans = (pl.col("samples") - 1) / (3 * (pl.col("samples") // 4)).clip(1)
-    grown = pl.min_horizontal((quarters[3] - quarters[0]) * spans, pl.col("mem_used_max_bytes") - pl.col("_mem_least"))
-    gpu = gpu.with_columns(
-        mem_growth_bytes=pl.when("_even").then(grown).when("_saws").then("_rise_bytes").otherwise(0.0),
-        mem_growth_s=pl.when("_even").then(length).when("_saws").then("_rise_s"),
-        _still=pl.col("_even") & (pl.col("mem_used_last_bytes") > pl.col("_mem_before")),
-    )
-    gpu = gpu.with_columns(
-        mem_growth_bytes_per_s=pl.when(pl.col("mem_growth_s") > 0)
-        .then(pl.col("mem_growth_bytes") / pl.col("mem_growth_s"))
-        .otherwise(0.0),
-    ).with_columns(
-        # at that pace, from what is in use now
-        mem_fills_s=pl.when(pl.col("mem_growth_bytes_per_s") > 0).then(
-            (total - pl.col("mem_used_last_bytes")).clip(0) / pl.col("mem_growth_bytes_per_s")
-        ),
-    )
-    gpu = gpu.with_columns(seconds_to_full=pl.when("_still").then("mem_fills_s")).drop(
-        "power_limit_now_w", "_idle_cores", "_idle", *[f"_mem_q{n}" for n in range(4)], "_mem_falls", "_mem_least", "_mem_before", "_rise_bytes",
-        "_rise_s", "_even", "_saws", "_still",
-    )  # fmt: skip
+    gpu = memory_growth.of_window(gpu).drop("power_limit_now_w", "_idle_cores", "_idle")
     gpu = gpu.with_columns(
         coverage=pl.when(pl.col("period_s") > 0).then(pl.col("samples") * pl.col("period_s") / pl.col("window_s")).clip(0, 1),
         mem_used_share=pl.col("mem_used_max_bytes") / total,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from advisor.bottleneck import Diagnosis, diagnose
+from advisor.diagnosis import Diagnosis, diagnose
 from advisor.engine import Evaluation, evaluate
 from advisor.features import features
 from advisor.finding import as_json

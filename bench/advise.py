@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from advisor.bottleneck import diagnose
+from advisor.diagnosis import diagnose
 from advisor.engine import evaluate
 from advisor.features import features
 from advisor.frames import Window, from_recording

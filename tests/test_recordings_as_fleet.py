@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from advisor.bottleneck import diagnose
+from advisor.diagnosis import diagnose
 from advisor.engine import evaluate
 from advisor.features import features
 from advisor.finding import SEVERITIES, Finding

@@ -11,8 +11,8 @@ from django.conf import settings
 from django.db import transaction
 
 from advisor import rule, xid_catalog
-from advisor.bottleneck import Diagnosis as Diagnosed
-from advisor.bottleneck import diagnose
+from advisor.diagnosis import Diagnosis as Diagnosed
+from advisor.diagnosis import diagnose
 from advisor.engine import evaluate
 from advisor.features import features
 from advisor.finding import Finding as Found

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from advisor.bottleneck import diagnose
+from advisor.diagnosis import diagnose
 from advisor.engine import evaluate
 from advisor.features import Frames, features
 from advisor.frames import Window, from_recording
