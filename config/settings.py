@@ -241,7 +241,13 @@ FETTLE_QUEUE_BATCHES = env.integer(
     1,
     about="Batches that may wait for the writer; more are answered `busy` and sent again later.",
 )
-FETTLE_QUEUE_MB = env.integer("FETTLE_QUEUE_MB", 256, 1, 65_536, about="The same bound in MB, of 1,000,000 bytes each.")
+FETTLE_QUEUE_MB = env.integer(
+    "FETTLE_QUEUE_MB",
+    256,
+    1,
+    65_536,
+    about="The same bound in MB (1,000,000 bytes) of memory, as estimated for decoded batches: several times their bytes on the wire.",
+)
 FETTLE_ADVISOR_WINDOW_S = env.integer(
     "FETTLE_ADVISOR_WINDOW_S", 300, 20, 86_400, about="Seconds of telemetry that the advisor judges at a time."
 )

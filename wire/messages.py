@@ -80,7 +80,11 @@ class AbsentChange(Struct, frozen=True, array_like=True):
 
 
 class Hold(Struct, frozen=True, array_like=True):
-    """Process `pid` holds GPU number `gpu`; bytes of its memory, None where the driver will not say."""
+    """Process `pid` holds GPU number `gpu`; bytes of its memory, None where the driver will not say.
+
+    A pid that is not in `Processes.pid` holds the GPU too: the driver names it, the agent cannot look into it (it has just
+    ended, or lives in another namespace). It is kept without name, user and readings. Our own agent leaves such holds out.
+    """
 
     gpu: int
     pid: int

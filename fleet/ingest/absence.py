@@ -1,17 +1,22 @@
 """Absences as state intervals: opened and closed when they change, never a row for each sample.
 
+What is over a node's share waits in memory, and the batches that told of it are not acked meanwhile (`held`): after a
+crash their agent sends them again. Of one key only the newest change waits, so what waits is bounded by the node's keys.
+
 Two sources: what agents declare (`Batch.absent`), which lasts until they say that it is back or send a value, and what
 the value gate refused (`out_of_range`), which ends when nothing was refused for a while. An agent's own gate uses the
 same reason, so each row says which of the two it is.
 """
 
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from django.db import IntegrityError, connection, transaction
 
+from fleet.ingest.accept import Session
 from fleet.ingest.columns import Accepted, Chunk
 from fleet.inventory.models import Absence, Gpu, Node
 from wire.messages import PROCESSES
@@ -26,7 +31,14 @@ and of what happened in between the last state counts."""
 _ROWS_AT_ONCE: Final = 500
 """In one transaction: nobody waits long for the database behind it."""
 
+IDLE_S: Final = 3_600.0
+"""A node that told nothing for so long is read anew from the database when it speaks again."""
+_MAX_CLOSED: Final = 10_000
+"""Of one node, keys that are remembered though nothing is open: every change of MIG makes new ones."""
+
 Key = tuple[int, int | None, str]
+Source: TypeAlias = tuple[Session, int]
+"""The session and seq of a batch."""
 
 
 @dataclass(slots=True)
@@ -40,18 +52,28 @@ class _Open:
 
 @dataclass(slots=True)
 class _NodeBook:
-    """What is open on one node, what could not be written yet (time and reason), and how many changes it has left."""
+    """What is open on one node, what could not be written yet (time, reason, who said so), and how many changes it has left."""
 
     open: dict[Key, _Open] = field(default_factory=dict)
     changed_at: dict[Key, float] = field(default_factory=dict)
-    waiting: dict[Key, tuple[float, str | None]] = field(default_factory=dict)
+    waiting: dict[Key, tuple[float, str | None, Source]] = field(default_factory=dict)
     left: float = field(default_factory=lambda: float(CHANGES_AT_ONCE))
     at: float = 0.0
+    used_at: float = 0.0
 
     def refill(self, now: float) -> None:
         """Let the share of the time since the last call come back."""
         self.left = min(CHANGES_AT_ONCE, self.left + CHANGES_PER_S * max(0.0, now - self.at))
         self.at = max(self.at, now)
+
+    def keep(self, gpus: set[int]) -> None:
+        """Forget GPUs that are no longer in the inventory, and the oldest of what is closed where too much is."""
+        for known in (self.open, self.changed_at, self.waiting):
+            for key in [key for key in known if key[1] is not None and key[1] not in gpus]:
+                del known[key]
+        closed = sorted(self.changed_at.keys() - self.open.keys(), key=self.changed_at.__getitem__)
+        for key in closed[: max(0, len(closed) - _MAX_CLOSED)]:
+            del self.changed_at[key]
 
     def spend(self) -> bool:
         """True when one more change may be written."""
@@ -67,34 +89,45 @@ class AbsenceBook:
 
     `apply` is called before the chunk is acked: agents tell changes once. It may be called twice with the same
     chunk (a retry, a resend): a change that is not newer than what is known does nothing. What the database would
-    not take stays in the book and is written first by the next call.
+    not take stays in the book and is written first by the next call; batches that `held` names are not acked yet.
     """
 
     _nodes: dict[int, _NodeBook] = field(default_factory=dict)
     _new: list[Absence] = field(default_factory=list)
     _ended: list[Absence] = field(default_factory=list)
+    _under_way: set[Source] = field(default_factory=set)
 
     def apply(self, chunks: Iterable[Chunk]) -> None:
-        """Bring the rows up to these chunks, in short transactions."""
-        touched = [one for chunk in chunks for one in chunk.taken if one.batch.absent or one.session.is_first]
+        """Bring the rows up to these chunks, in short transactions; no chunks: write more of what waits."""
+        touched = [one for chunk in chunks for one in chunk.taken if one.batch.absent or one.batch.seq == 0]
         impossible = [bad for chunk in chunks for bad in chunk.impossible]
-        now = max((one.at for chunk in chunks for one in chunk.taken), default=0.0)
+        now = max((one.at for chunk in chunks for one in chunk.taken), default=time.time())
         ends = self._refusals_that_ended(now)
-        nodes, gpus = _existing({one.session.node for one in touched} | {bad.node for bad in impossible})
+        waited = {node for node, book in self._nodes.items() if book.waiting}
+        nodes, gpus = _existing({one.session.node for one in touched} | {bad.node for bad in impossible} | waited)
+        for node in waited - nodes:
+            del self._nodes[node]
         for node, book in self._nodes.items():
             book.refill(now)
+            if book.waiting:
+                book.keep(gpus)
             for key in list(book.waiting):
                 if book.left < 1:
                     break
-                t, reason = book.waiting.pop(key)
-                self._change(node, key, t, reason)
+                t, reason, source = book.waiting.pop(key)
+                self._under_way.add(source)
+                self._change(node, key, t, reason, source)
         touched = [one for one in touched if one.session.node in nodes and gpus.issuperset(one.session.gpus)]
+        for node in {one.session.node for one in touched if one.batch.seq == 0}:
+            self._of(node).keep(gpus)
         for one in sorted(touched, key=lambda one: one.t):
             self._declared(one)
+            self._of(one.session.node).used_at = now
         for bad in impossible:
             if bad.node not in nodes or (bad.gpu is not None and bad.gpu not in gpus):
                 continue
             key, book = (bad.node, bad.gpu, bad.metric), self._of(bad.node)
+            book.used_at = now
             known = book.open.get(key)
             if known is not None:
                 known.last = max(known.last, bad.t)
@@ -104,8 +137,14 @@ class AbsenceBook:
             if key in self._of(key[0]).open:
                 self._close(key, last + 1)
         self._write()
-        for one in touched:
-            one.session.is_first = False
+        self._under_way.clear()
+        idle = [node for node, book in self._nodes.items() if now - book.used_at > IDLE_S and not book.waiting]
+        for node in idle:
+            del self._nodes[node]
+
+    def held(self) -> set[Source]:
+        """The batches of which something is not written: a crash would lose it, were they acked."""
+        return self._under_way | {source for book in self._nodes.values() for *_, source in book.waiting.values()}
 
     def _declared(self, one: Accepted) -> None:
         session, batch = one.session, one.batch
@@ -113,7 +152,7 @@ class AbsenceBook:
         named = {(session.node, session.gpus[c.gpu] if c.gpu >= 0 else None, c.metric): c.reason for c in batch.absent}
         # A boot's first batch names everything that is absent; what an earlier boot lacked and this one does not is back.
         # So is what has a value here: the batch that said so was lost on the way, as agents drop some when their disk is full.
-        names_all = session.is_first and batch.seq == 0
+        names_all = batch.seq == 0
         for key, open_one in book.open.items():
             if key not in named and not open_one.refused and (names_all or _has_value(one, key)):
                 named[key] = None
@@ -121,9 +160,9 @@ class AbsenceBook:
             if key in book.waiting and one.t < book.waiting[key][0]:
                 continue
             book.waiting.pop(key, None)
-            self._change(session.node, key, one.t, reason)
+            self._change(session.node, key, one.t, reason, (session, batch.seq))
 
-    def _change(self, node: int, key: Key, t: float, reason: str | None) -> None:
+    def _change(self, node: int, key: Key, t: float, reason: str | None, source: Source) -> None:
         """Note one change that an agent told, now or when the node has a share again."""
         book = self._of(node)
         if t < book.changed_at.get(key, 0.0):
@@ -134,7 +173,7 @@ class AbsenceBook:
         if (known.reason if known and not known.refused else None) == reason:
             return
         if not book.spend():
-            book.waiting[key] = (t, reason)
+            book.waiting[key] = (t, reason, source)
             return
         if known is not None:
             self._close(key, t)

@@ -16,7 +16,7 @@ from django.core.exceptions import ValidationError
 
 from fleet.accounts.models import node_name
 from fleet.ingest.outbox import Outbox
-from fleet.inventory.models import whole_skew
+from fleet.ingest.skew import OLDEST_T, Skew
 from wire import metrics
 from wire.codec import WireError
 from wire.messages import PROCESSES, PROTOCOL_VERSION, Batch, Event, GpuFacts, Hello, schema_id
@@ -26,14 +26,8 @@ MAX_GPUS: Final = 64
 """Of one node: 16 cards, or 8 cut into 7 instances each."""
 MAX_PROCESSES: Final = 1_024
 MAX_HOLDS: Final = 4_096
-OLDEST_T: Final = 1_577_836_800.0
-"""2020-01-01: before it a clock was never set (NVML's boot clock reads as 1970)."""
 MAX_AHEAD_S: Final = 60.0
-MAX_SKEW_S: Final = 1e9
 MAX_SEQ: Final = 1 << 53
-BEHIND_S: Final = 30.0
-"""Later than this is a backlog, or a clock that was not told of: the first seconds do not say which."""
-STEADY_S: Final = 5.0
 
 _BOOT = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,79}", re.ASCII)
@@ -61,44 +55,6 @@ class Layout:
     process: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class Skew:
-    """How far a node's clock is ahead of ours: the largest `t - received` of the last minutes.
-
-    Delay only ever lowers that difference, so the largest is the nearest to the truth, and a backlog of old
-    batches does not move it. Two buckets of a minute forget what a stepped clock once was.
-    """
-
-    value: float | None = None
-    _told: float = 0.0
-    _now: float = -math.inf
-    _before: float = -math.inf
-    _since: float = 0.0
-
-    def hello(self, t: float | None, received: float) -> None:
-        """Take the time of a hello: it is said at once, so even hours are the clock and no backlog."""
-        if t is not None and OLDEST_T <= t <= received + MAX_SKEW_S:
-            self._told = t - received
-            self.learn(t, received)
-
-    def learn(self, t: float, received: float) -> None:
-        """Take the times of one batch."""
-        if received - self._since > 60:
-            self._before, self._now, self._since = self._now, -math.inf, received
-        ahead = t - received
-        if ahead > self._now:
-            self._now = ahead
-        # Far behind is a backlog, which catches up, or a clock that is wrong, which stays where it is.
-        best = max(self._now, self._before)
-        is_steady = self._before > -math.inf and abs(self._now - self._before) < STEADY_S
-        self.value = best if best > self._told - BEHIND_S or is_steady else None
-
-    @property
-    def whole(self) -> int:
-        """Seconds to take from a time of the node to have it on the server's clock; 0 while nothing is known."""
-        return whole_skew(self.value)
-
-
 @dataclass(slots=True, eq=False)
 class Session:
     """One boot of one node as its hello described it; what its batches are read by."""
@@ -111,8 +67,6 @@ class Session:
     gpu_by_uuid: dict[str, int]
     outbox: Outbox
     skew: Skew = field(default_factory=Skew)
-    is_first: bool = False
-    """True until the first batch of a boot that the server had not met: what it does not call absent is back."""
 
 
 def check_hello(hello: Hello, node: str) -> Layout:

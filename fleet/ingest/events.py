@@ -113,6 +113,12 @@ class EventDesk:
         session.outbox.unsettled += 1
         self._wake.set()
 
+    def forget_idle(self) -> None:
+        """Let go of shares that are whole again: they are as good as new ones."""
+        before = time.monotonic() - EVENTS_AT_ONCE / EVENTS_PER_S
+        for node in [node for node, share in self._shares.items() if share.at < before]:
+            del self._shares[node]
+
     def _group(self) -> list[Arrived]:
         """What the next commit takes: from each connection alike, oldest first. It stays in the queue until it is settled."""
         group: list[Arrived] = []

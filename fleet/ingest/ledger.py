@@ -5,12 +5,13 @@ were revoked and which nodes deleted, so that their connections end.
 """
 
 import logging
+import math
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from django.db import connection, transaction
 from django.db.models import F
@@ -40,13 +41,13 @@ class Ledger:
     """Notes taken on the event loop; `take` hands them over to be written."""
 
     seen: dict[int, float] = field(default_factory=dict)
-    skew: dict[int, float] = field(default_factory=dict)
+    skew: dict[int, float | None] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
     used: set[int] = field(default_factory=set)
     refused: dict[tuple[str, str], _Refused] = field(default_factory=lambda: defaultdict(_Refused))
     _spoken: set[tuple[str, str]] = field(default_factory=set)
     _strangers: dict[str, float] = field(default_factory=dict)
-    _skew_known: dict[int, float] = field(default_factory=dict)
+    _skew_known: dict[int, float | None] = field(default_factory=dict)
 
     def refuse(self, node_name: str, code: str, detail: str, count: int = 1) -> None:
         """Count a refusal; it is logged once for each node and code, until `forget`."""
@@ -74,18 +75,23 @@ class Ledger:
         """A new boot of the node has begun: what it does wrong is news again."""
         self._spoken = {spoken for spoken in self._spoken if spoken[0] != node_name}
 
-    def saw(self, node: int, at: float, skew: float | None) -> None:
-        """The node's newest stored sample, on the server's clock, and how far its own clock is ahead."""
+    def saw(self, node: int, at: float) -> None:
+        """The node's newest stored sample, on the server's clock."""
         self.seen[node] = max(at, self.seen.get(node, 0.0))
-        if skew is not None:
-            self.clock(node, skew)
 
-    def clock(self, node: int, skew: float) -> None:
-        """How far the node's clock is ahead of ours; written when it changes, logged when it is far off."""
-        if abs(skew - self._skew_known.get(node, float("inf"))) > SKEW_STEP_S:
-            if abs(skew) > SKEW_WARN_S:
+    def clock(self, node: int, skew: float | None) -> None:
+        """How far the node's clock is ahead of ours, None: not known; written when it changes, logged when it is far off."""
+        known = self._skew_known.get(node, math.inf)
+        is_same = skew is known if skew is None or known is None else abs(skew - known) <= SKEW_STEP_S
+        if not is_same:
+            if skew is not None and abs(skew) > SKEW_WARN_S:
                 logger.warning("The clock of node %d is off by %.1f s", node, skew)
             self._skew_known[node] = self.skew[node] = skew
+
+    def drop(self, node: int, node_name: str) -> None:
+        """Forget what is known of a node that is gone or long silent; what is not written yet stays."""
+        self._skew_known.pop(node, None)
+        self.forget(node_name)
 
     def take(self) -> "Ledger":
         """What was noted since the last call."""
@@ -96,7 +102,8 @@ class Ledger:
 
     def put_back(self, taken: "Ledger") -> None:
         """Keep for later what could not be written."""
-        self.seen = {**taken.seen, **self.seen}
+        for node, at in taken.seen.items():
+            self.saw(node, at)
         self.skew = {**taken.skew, **self.skew}
         self.gone |= taken.gone
         self.used |= taken.used
@@ -108,8 +115,10 @@ class Ledger:
 
 def write(taken: Ledger) -> None:
     """Write what was noted. Safe to repeat, but for refusal counts, which come last."""
-    _each_node("last_seen_at", {node: datetime.fromtimestamp(at, UTC) for node, at in taken.seen.items()})
-    _each_node("clock_skew_s", {node: round(skew, 3) for node, skew in taken.skew.items()})
+    _saw(taken.seen)
+    _each_node(
+        "clock_skew_s = %s", "TRUE", [(None if skew is None else round(skew, 3), node) for node, skew in taken.skew.items()]
+    )
     for part in _parts(taken.gone):
         Node.objects.filter(pk__in=part).update(disconnected_at=timezone.now())
     for part in _parts(taken.used):
@@ -128,15 +137,29 @@ def dead(tokens: Collection[int], nodes: Collection[int]) -> tuple[set[int], set
     return set(tokens) - set(live), set(nodes) - set(Node.objects.values_list("pk", flat=True))
 
 
-def _each_node(column: str, values: Mapping[int, datetime | float]) -> None:
-    """Set one column of many nodes, in one statement prepared once: the ORM would build a case for each row."""
-    if not values:
-        return
+def _saw(seen: Mapping[int, float]) -> None:
+    """Move last_seen_at on, never back: a flush may hold a backlog alone.
+
+    It is on the server's clock and never later than the arrival, so a node's clock that is set right does not matter. Only
+    where the server's own clock was ahead does a row lie in its future: that one is corrected.
+    """
     adapt = connection.ops.adapt_datetimefield_value
-    rows = [(adapt(value) if isinstance(value, datetime) else value, node) for node, value in values.items()]
+    now = adapt(timezone.now())
+    moments = [(adapt(datetime.fromtimestamp(at, UTC)), node) for node, at in seen.items()]
+    _each_node(
+        "last_seen_at = %s",
+        "(last_seen_at IS NULL OR last_seen_at < %s OR last_seen_at > %s)",
+        [(moment, node, moment, now) for moment, node in moments],
+    )
+
+
+def _each_node(change: str, where: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Change a column of many nodes, in one statement prepared once: the ORM would build a case for each row."""
+    if not rows:
+        return
     table = connection.ops.quote_name(Node._meta.db_table)
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.executemany(f"UPDATE {table} SET {column} = %s WHERE id = %s", rows)  # noqa: S608 - no input in the names
+        cursor.executemany(f"UPDATE {table} SET {change} WHERE id = %s AND {where}", rows)  # noqa: S608 - no input in the names
 
 
 def _parts(ids: Collection[int]) -> list[list[int]]:

@@ -128,6 +128,13 @@ class Ring:
                 stamps[:known], history[:, :known] = self._stamps, self._history
                 self._stamps, self._history = stamps, history
 
+    def forget(self, node: int) -> None:
+        """Forget a node that is no longer in the inventory, and its GPUs."""
+        with self.lock:
+            self.enrol(node, ())
+            self.host.drop(node)
+            del self.nodes[node]
+
     def put_gpus(self, entities: Ints, at: Floats, values: Floats) -> None:
         """Rows of GPUs: `values` is (row, metric) in registry order, NaN where absent. Rows of unknown GPUs are passed over."""
         with self.lock:

@@ -2,14 +2,15 @@
 
 While the store cannot write, nothing is acked and the queue grows to its bounds; then new batches are refused
 `busy`, which agents keep and send again. A kill loses what was not acked, and agents send that again too; the
-store keeps one row for each key, so nothing doubles.
+store keeps one row for each key, so nothing doubles. A batch whose absences wait for their node's share is stored at
+once and acked once they are written: of it only the number is kept.
 """
 
 import asyncio
 import logging
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -17,7 +18,7 @@ from typing import Final
 import polars as pl
 from django.db import Error as DatabaseFault
 
-from fleet.ingest.absence import AbsenceBook
+from fleet.ingest.absence import AbsenceBook, Source
 from fleet.ingest.accept import Session
 from fleet.ingest.columns import SCOPES, Accepted, Chunk, gather
 from fleet.ingest.threads import Threads
@@ -37,14 +38,14 @@ logger = logging.getLogger(__name__)
 
 
 class Writer:
-    """Owned by the event loop; the work is done on `threads`. `stored` is told what became durable, on the loop."""
+    """Owned by the event loop; the work is done on `threads`. `stored` is told, on the loop, what was written and which batches to ack."""
 
     def __init__(
         self,
         series: Series,
         ring: Ring,
         threads: Threads,
-        stored: Callable[[list[Chunk]], None],
+        stored: Callable[[list[Chunk], list[Source]], None],
         *,
         flush_s: float,
         max_batches: int,
@@ -60,6 +61,7 @@ class Writer:
         self._queue: list[Accepted] = []
         self._gathered: list[Chunk] = []
         self._absences = AbsenceBook()
+        self._unacked: Counter[Source] = Counter()  # stored, but for their absences
         self.batches = 0
         self.bytes = 0
         self.failing: str | None = None
@@ -101,7 +103,7 @@ class Writer:
                 if failures:
                     next_flush = time.monotonic() + min(MAX_BACKOFF_S, 2.0 ** min(failures - 1, 10))
             now = time.monotonic()
-            if flushing is None and now >= next_flush and self._gathered:
+            if flushing is None and now >= next_flush and (self._gathered or self._unacked):
                 flushing = asyncio.get_running_loop().create_task(self._flush(), name="ingest-flush")
                 next_flush = now + self._flush_s
         if flushing is not None:
@@ -153,10 +155,19 @@ class Writer:
         if self.failing is not None:
             logger.warning("Telemetry is stored again")
             self.failing = None
-        for chunk in chunks:
-            self._release(chunk.taken)
-        self._stored(chunks)
+        self._stored(chunks, self._settle(chunks))
         return True
+
+    def _settle(self, chunks: list[Chunk]) -> list[Source]:
+        """Let go of what was written; the batches of which all is durable by now."""
+        for chunk in chunks:
+            self._free(chunk.taken)
+            self._unacked.update((one.session, one.batch.seq) for one in chunk.taken)
+        held = self._absences.held()
+        done = [source for source in self._unacked if source not in held]
+        for source in done:
+            source[0].outbox.unstored -= self._unacked.pop(source)
+        return done
 
     def _keep(self, chunks: list[Chunk], why: str) -> None:
         self._gathered[:0] = chunks
@@ -190,7 +201,8 @@ class Writer:
         logger.error(
             "A batch of %s (seq %d) is dropped: it cannot be stored", one.session.node_name, one.batch.seq, exc_info=error
         )
-        self._release([one])
+        self._free([one])
+        one.session.outbox.unstored -= 1
         one.session.outbox.ack(one.session.boot, refused=[Refused(one.batch.seq, "malformed")])
 
     def _write(self, chunks: list[Chunk]) -> None:
@@ -200,11 +212,9 @@ class Writer:
                 self._series.write(scope, pl.concat(frames, how="diagonal"))
         self._absences.apply(chunks)
 
-    def _release(self, taken: list[Accepted]) -> None:
+    def _free(self, taken: list[Accepted]) -> None:
         self.batches -= len(taken)
         self.bytes -= sum(one.size for one in taken)
-        for one in taken:
-            one.session.outbox.unstored -= 1
 
 
 def by_session(chunks: list[Chunk]) -> dict[Session, list[Accepted]]:

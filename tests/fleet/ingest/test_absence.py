@@ -160,6 +160,70 @@ def test_what_flaps_without_end_is_written_at_its_share_and_ends_in_its_last_sta
     assert [row[:2] for row in node.rows() if row[3] is None] == [("power_w", "timeout")]
 
 
+def test_what_waits_for_its_share_holds_the_batches_that_said_it(node: Node1, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each key the newest alone: a batch all of whose changes are written or overtaken is held no longer, so few ever are."""
+    monkeypatch.setattr(absence, "CHANGES_AT_ONCE", 1)
+    for number in range(100):
+        node.says(0.001 * number, None, AbsentChange(0, "power_w", ("timeout", "gpu_lost")[number % 2]))
+    assert node.book.held() == {(node.session, 99)}
+    node.says(1, None, AbsentChange(1, "sm_active", "timeout"))
+    assert node.book.held() <= {(node.session, 99), (node.session, 100)}
+    node.says(9)
+
+    assert node.book.held() == set()
+    assert [row[:2] for row in node.rows() if row[3] is None] == [("power_w", "gpu_lost"), ("sm_active", "timeout")]
+
+
+def test_after_a_crash_the_batches_that_were_held_bring_what_was_lost(node: Node1, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were not acked, so their agent sends them again, to a process that knows nothing."""
+    sent: list[Batch] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(absence, "CHANGES_AT_ONCE", 3)
+        for number in range(9):
+            absent = [AbsentChange(gpu, "power_w", ("timeout", "gpu_lost")[number % 2]) for gpu in (0, 1)]
+            sent.append(batch(node.said, number, T + 0.01 * number, {}, absent=absent))
+            node.take(sent[-1])
+    held = {seq for _, seq in node.book.held()}
+    node.book = AbsenceBook()
+    for made in sent:
+        if made.seq in held:
+            node.take(made)
+
+    assert [row[:3] for row in node.rows() if row[3] is None] == [("power_w", "timeout", 0), ("power_w", "timeout", 1)]
+
+
+def test_a_boots_first_batch_that_comes_again_after_a_crash_ends_what_the_earlier_boot_lacked(node: Node1) -> None:
+    """The server may have met the boot's hello and died before it wrote the batch."""
+    node.seq = 7
+    node.says(0, None, AbsentChange(0, "power_w", "timeout"))
+    node.book, node.seq = AbsenceBook(), 0
+    node.says(50, 250.0)
+
+    assert node.rows() == [("power_w", "timeout", 0, 50.0)]
+
+
+def test_a_node_that_is_long_silent_is_forgotten_and_read_anew(node: Node1) -> None:
+    """Its open absences are rows; the memory is for who speaks."""
+    node.says(0, None, AbsentChange(0, "power_w", "timeout"))
+    node.book.apply([])
+    assert node.book._nodes == {}
+    node.says(9, None, AbsentChange(0, "power_w", None))
+
+    assert node.rows() == [("power_w", "timeout", 0, 9.0)]
+
+
+def test_gpus_that_are_gone_are_forgotten(node: Node1) -> None:
+    """Each change of MIG makes new ones: what is known of a node does not grow with them."""
+    node.says(0, None, AbsentChange(0, "power_w", "timeout"), AbsentChange(1, "power_w", "timeout"))
+    Gpu.objects.filter(pk=node.gpus[0]).delete()
+    only = hello("n", gpus=1)
+    node.session.gpus = node.gpus[1:]
+    node.take(batch(only, 0, T + 5, {}, absent=[AbsentChange(0, "power_w", "timeout")]))
+
+    (book,) = node.book._nodes.values()
+    assert {key[1] for key in (*book.open, *book.changed_at)} == {node.gpus[1]}
+
+
 def test_a_few_thousand_changes_take_few_statements(node: Node1, django_assert_max_num_queries: Any) -> None:
     """All metrics of all GPUs go absent at once, and are back at once: statements for hundreds of rows each."""
     changes = [AbsentChange(gpu, name, "gpu_lost") for gpu in (0, 1) for name in node.session.layout.gpu]

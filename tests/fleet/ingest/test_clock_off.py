@@ -51,6 +51,25 @@ async def test_a_backlog_that_comes_before_anything_live_is_no_skew(server: Serv
     assert row["clock_skew_s"] == pytest.approx(0, abs=1)
 
 
+@pytest.mark.parametrize("late", [20.0, 600.0])
+async def test_a_backlog_of_an_agent_that_tells_no_time_makes_its_node_no_fresher(server: Server, node: str, late: float) -> None:
+    """Its clock is not known, also where an earlier connection told one, and it was last seen when its newest sample says."""
+    now = time.time()
+    async with speak(server.agents, server.token(node)) as agent:
+        await agent.greet(hello(node, t=now - 45))
+        assert eventually(lambda: server.node(node))
+    async with speak(server.agents, server.token(node)) as agent:
+        said = await agent.greet(hello(node, "boot-2"))
+        await agent.say(*(batch(said, seq, time.time() - late, {"power_w": 1.0}) for seq in range(3)))
+        assert await agent.acked(2)
+
+    assert eventually(lambda: server.node(node)["last_seen_at"])
+    query = "SELECT clock_skew_s, strftime('%s', last_seen_at) AS at FROM inventory_node WHERE name = ?"
+    (row,) = server.rows(query, node)
+    assert row["clock_skew_s"] is None
+    assert now - int(row["at"]) > late - 5
+
+
 @pytest.mark.parametrize("t", [float("nan"), float("inf"), -1e300, 0.0, 1e300])
 async def test_a_hellos_time_that_cannot_be_is_passed_over(server: Server, node: str, t: float) -> None:
     """The hello is taken; batches tell the skew."""

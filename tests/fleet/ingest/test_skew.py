@@ -1,6 +1,10 @@
-"""A node's clock is judged by its quickest batches; a backlog says nothing of it."""
+"""A node's clock is judged by its hellos and its quickest batches; a backlog says nothing of it."""
 
-from fleet.ingest.accept import Skew
+import pytest
+
+from fleet.ingest.skew import DOUBT_S, Skew
+
+NOW = 1_750_000_000.0
 
 
 def test_delay_does_not_look_like_a_wrong_clock() -> None:
@@ -30,25 +34,64 @@ def test_a_backlog_alone_tells_nothing() -> None:
     assert skew.value is None
 
 
-def test_a_clock_that_was_set_right_is_forgotten_within_minutes() -> None:
-    """The largest of the last two minutes counts, not of all time."""
+@pytest.mark.parametrize("late", [4.0, 20.0, 580.0, 3600.0])
+@pytest.mark.parametrize("told", [True, False])
+def test_a_backlog_that_flows_as_steadily_as_a_clock_is_none(late: float, told: bool) -> None:
+    """Ten minutes of it, a second apart: nothing, or what the hello said, however short the delay."""
     skew = Skew()
-    skew.learn(1050.0, 1000.0)
-    for second in range(1, 130):
-        skew.learn(1000.0 + second, 1000.0 + second)
+    skew.hello(NOW if told else None, NOW)
+    for second in range(600):
+        skew.learn(NOW + second - late, NOW + second)
+
+    assert skew.value == (0.0 if told else None)
+    assert skew.whole == 0
+
+
+def test_a_backlog_after_live_data_never_moves_the_estimate() -> None:
+    """What was once proved is not forgotten because nothing proved it again."""
+    skew = Skew()
+    skew.learn(NOW, NOW)
+    for second in range(600):
+        skew.learn(NOW + second - 25, NOW + second)
 
     assert skew.value == 0.0
 
 
-def test_a_clock_far_behind_is_told_from_a_backlog_by_its_steadiness() -> None:
-    """An hour behind for two minutes is a clock; a backlog of an hour that catches up is none."""
-    slow, catching_up = Skew(), Skew()
-    for second in range(130):
-        slow.learn(100_000.0 + second - 3600, 100_000.0 + second)
-        catching_up.learn(100_000.0 - 7200 + 25.0 * second, 100_000.0 + second)
+def test_a_clock_that_was_set_back_is_believed_by_a_new_hello_that_the_server_asks_for() -> None:
+    """Late batches alone might be a backlog; so it asks, once in a while, and a hello settles it."""
+    skew = Skew()
+    skew.hello(NOW + 3600, NOW)
+    asked = []
+    for second in range(1, 200):
+        skew.learn(NOW + second, NOW + second)
+        if skew.asks(NOW + second):
+            asked.append(second)
+    assert asked == [61, 122, 183]
+    assert skew.value == 3600
+    skew.hello(NOW + 200, NOW + 200)
 
-    assert slow.value == -3600
-    assert catching_up.value is None
+    assert skew.value == 0
+    assert not skew.asks(NOW + 300.0 - DOUBT_S)
+
+
+def test_who_tells_no_time_is_not_asked() -> None:
+    """An agent that is older than that field would answer with the same hello."""
+    skew = Skew()
+    skew.learn(NOW + 50, NOW)
+    for second in range(300):
+        skew.learn(NOW + second, NOW + second)
+
+        assert not skew.asks(NOW + second)
+
+
+def test_a_hello_that_waited_behind_batches_changes_nothing() -> None:
+    """It lowers an estimate only where batches speak against it too."""
+    skew = Skew()
+    skew.hello(NOW, NOW)
+    skew.learn(NOW + 10, NOW + 10)
+    skew.hello(NOW + 1, NOW + 31)
+
+    assert skew.value == 0
 
 
 def test_a_hello_tells_the_skew_at_once() -> None:
@@ -61,15 +104,3 @@ def test_a_hello_tells_the_skew_at_once() -> None:
 
     assert (behind.value, behind.whole) == (-7200, -7200)
     assert (untold.value, untold.whole) == (None, 0)
-
-
-def test_a_backlog_of_minutes_is_no_clock_that_is_behind() -> None:
-    """Ten minutes late is late, whether a hello told the time or not."""
-    told, untold = Skew(), Skew()
-    told.hello(1_750_000_000.0 + 7200, 1_750_000_000.0)
-    for second in range(10):
-        untold.learn(1_750_000_000.0 - 580 + 10 * second, 1_750_000_000.0 + second)
-        told.learn(1_750_000_000.0 - 580 + 10 * second, 1_750_000_000.0 + second)
-
-    assert untold.value is None
-    assert told.value == 7200

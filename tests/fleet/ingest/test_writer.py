@@ -6,17 +6,22 @@ from typing import Any
 
 import polars as pl
 import pytest
+from asgiref.sync import sync_to_async
 
+from fleet.ingest import absence
+from fleet.ingest.absence import Source
 from fleet.ingest.accept import Session, check_hello
 from fleet.ingest.columns import Accepted, Chunk
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.threads import Threads
 from fleet.ingest.window import Ring
 from fleet.ingest.writer import Writer
+from fleet.inventory.models import Absence, Gpu, Node
 from fleet.store.memory import MemorySeries
+from fleet.store.series import StoreError
 from tests.speaking import batch, hello
 from wire.codec import decode_from_server
-from wire.messages import Ack
+from wire.messages import AbsentChange, Ack
 from wire.metrics import Scope
 
 T = 1_750_000_000.0
@@ -26,9 +31,12 @@ class Poisoned(MemorySeries):
     """The store on dicts, with a defect: it cannot take one value, or for a while anything."""
 
     takes_nothing = False
+    refuses: str | None = None
 
     def write(self, scope: Scope, frame: pl.DataFrame) -> None:
         """As MemorySeries, unless the value is there."""
+        if self.refuses is not None:
+            raise StoreError(self.refuses)
         if self.takes_nothing or ("power_w" in frame.columns and (frame["power_w"] == 666.0).any()):
             raise ValueError("a defect")
         super().write(scope, frame)
@@ -60,13 +68,17 @@ class Bench:
         assert isinstance(decoded, Ack)
         self.acks.append(decoded)
 
-    def _stored(self, chunks: list[Chunk]) -> None:
-        for chunk in chunks:
-            self.session.outbox.ack("boot-1", stored=[one.batch.seq for one in chunk.taken])
+    def _stored(self, chunks: list[Chunk], done: list[Source]) -> None:
+        self.session.outbox.ack("boot-1", stored=[seq for _, seq in done])
 
-    def put(self, seq: int, power: float) -> None:
+    def put(self, seq: int, power: float, *absent: AbsentChange) -> None:
         """One batch for the writer."""
-        self.writer.put(Accepted(self.session, batch(self.said, seq, T + seq, {"power_w": power}), T + seq, 100))
+        made = batch(self.said, seq, T + seq, {"power_w": power}, absent=list(absent))
+        self.writer.put(Accepted(self.session, made, T + seq, 100))
+
+    def acked(self) -> set[int]:
+        """The seqs acked as stored."""
+        return {seq for ack in self.acks for low, high in ack.stored for seq in range(low, high + 1)}
 
 
 @pytest.fixture
@@ -89,7 +101,7 @@ async def test_one_batch_that_cannot_be_stored_costs_no_other(bench: Bench, capl
     await bench.writer.stop()
     await asyncio.sleep(0.05)
 
-    assert {seq for ack in bench.acks for low, high in ack.stored for seq in range(low, high + 1)} == {0, 2, 3}
+    assert bench.acked() == {0, 2, 3}
     assert [(refused.seq, refused.code) for ack in bench.acks for refused in ack.refused] == [(1, "malformed")]
     assert bench.series.window("gpu", int(T), int(T) + 9)["power_w"].to_list() == [1.0, 3.0, 4.0]
     assert (bench.writer.batches, bench.writer.bytes, bench.session.outbox.unstored) == (0, 0, 0)
@@ -114,3 +126,51 @@ async def test_a_defect_that_refuses_everything_blames_no_batch(bench: Bench) ->
     assert [ack.stored for ack in bench.acks] == [[(0, 2)]]
     assert bench.series.window("gpu", int(T), int(T) + 9)["power_w"].to_list() == [0.0, 1.0, 2.0]
     assert bench.writer.failing is None
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_store_that_refuses_is_logged_once_and_once_when_it_takes_again(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many batches come and however often it is tried, counts in the sentence apart; another trouble is news."""
+    for turn, refuses in enumerate(("disk full, 3 rows wait", "disk full, 4 rows wait", "read-only", None)):
+        bench.series.refuses = refuses
+        bench.put(turn, 1.0)
+        await asyncio.sleep(1.2)
+    await bench.writer.stop()
+    await asyncio.sleep(0.05)
+
+    said = [record.getMessage() for record in caplog.records if record.name == "fleet.ingest.writer"]
+    assert said == [
+        "Telemetry is not stored, agents keep it: disk full, 3 rows wait",
+        "Telemetry is not stored, agents keep it: read-only",
+        "Telemetry is stored again",
+    ]
+    assert bench.acked() == {0, 1, 2, 3}
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_batch_is_acked_once_its_absences_are_written(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is over the share waits in memory: an ack before it is written would lose it in a crash. The readings do not wait."""
+    monkeypatch.setattr(absence, "CHANGES_AT_ONCE", 1)
+    monkeypatch.setattr(absence, "CHANGES_PER_S", 0.0)
+    await sync_to_async(inventory)()
+    bench.put(0, 5.0, AbsentChange(0, "sm_active", "timeout"), AbsentChange(0, "dram_active", "timeout"))
+    bench.put(1, 6.0)
+    await asyncio.sleep(1.0)
+
+    assert bench.series.window("gpu", int(T), int(T) + 9)["power_w"].to_list() == [5.0, 6.0]
+    assert bench.acked() == {1}
+    assert (bench.writer.batches, bench.writer.bytes, bench.session.outbox.unstored) == (0, 0, 1)
+    assert await sync_to_async(Absence.objects.count)() == 1
+    monkeypatch.setattr(absence, "CHANGES_PER_S", 20.0)
+    await asyncio.sleep(0.5)
+
+    assert bench.acked() == {0, 1}
+    assert bench.session.outbox.unstored == 0
+    assert await sync_to_async(Absence.objects.count)() == 2
+
+
+def inventory() -> None:
+    """The rows that the session speaks of."""
+    Gpu.objects.create(pk=11, node=Node.objects.create(pk=1, name="n"), uuid="GPU-n-0", index=0, model="H200")

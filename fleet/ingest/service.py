@@ -1,0 +1,151 @@
+"""What all connections of this process share: the writer, the event desk, who speaks for which node, and the books."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter, defaultdict, deque
+from typing import Final
+
+from django.conf import settings
+from django.db import Error as DatabaseFault
+
+from fleet.ingest import ledger as ledgers
+from fleet.ingest.absence import Source
+from fleet.ingest.accept import Session
+from fleet.ingest.auth import Tokens
+from fleet.ingest.columns import Chunk
+from fleet.ingest.connection import Connection, Voice
+from fleet.ingest.events import Arrived, EventDesk
+from fleet.ingest.ledger import Ledger
+from fleet.ingest.threads import Threads
+from fleet.ingest.window import ring
+from fleet.ingest.writer import Writer, by_session
+from fleet.store.series import store
+from wire.messages import Refused
+
+BOOKS_S: Final = 3.0
+IDLE_S: Final = 3_600.0
+"""A node that has been gone for so long begins anew when it comes back."""
+CLOSE_REVOKED: Final = 4403
+CLOSE_RESTART: Final = 1012
+
+logger = logging.getLogger(__name__)
+
+
+class Ingest:
+    """What all connections of this process share."""
+
+    def __init__(self) -> None:
+        self.threads = Threads()
+        self.ring = ring()
+        self.tokens = Tokens(self.threads)
+        self.ledger = Ledger()
+        self.writer = Writer(
+            store(),
+            self.ring,
+            self.threads,
+            self._stored,
+            flush_s=settings.FETTLE_FLUSH_S,
+            max_batches=settings.FETTLE_QUEUE_BATCHES,
+            max_bytes=settings.FETTLE_QUEUE_MB * 1_000_000,
+        )
+        self.events = EventDesk(self.threads, self._settled)
+        self.connections: set[Connection] = set()
+        self.by_token: Counter[int] = Counter()
+        self.hello_times: dict[int, deque[float]] = {}
+        """Of each token, whichever connections they were said on."""
+        self.voices: dict[str, Voice] = {}
+        self._books: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; call on the event loop."""
+        self.writer.start()
+        self.events.start()
+        self._books = asyncio.get_running_loop().create_task(self._keep_books(), name="ingest-books")
+
+    async def stop(self) -> None:
+        """Store and commit what is here, write the books, end."""
+        if self._books is not None:
+            self._books.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._books
+        await self.writer.stop()
+        await self.events.stop()
+        await self._write_books()
+        self.threads.close()
+
+    def _stored(self, chunks: list[Chunk], done: list[Source]) -> None:
+        for session, taken in by_session(chunks).items():
+            newest = max(taken, key=lambda one: one.batch.t)
+            skew = session.skew.value
+            self.ledger.saw(session.node, min(newest.batch.t - (skew or 0.0), newest.at))
+            voice = self.voices.get(session.node_name)
+            if voice is not None and voice.boot == session.boot:
+                self.ledger.clock(session.node, skew)
+        acked: dict[Session, list[int]] = defaultdict(list)
+        for session, seq in done:
+            acked[session].append(seq)
+        for session, seqs in acked.items():
+            session.outbox.ack(session.boot, stored=seqs)
+        impossible = Counter((bad.node_name, bad.metric) for chunk in chunks for bad in chunk.impossible)
+        for (name, metric), count in impossible.items():
+            self.ledger.refuse(name, "out_of_range", f"{metric} has a value that cannot be; it is stored as absent", count)
+
+    def _settled(self, stored: list[Arrived], refused: list[Arrived]) -> None:
+        for arrived in stored:
+            arrived.session.outbox.ack(arrived.session.boot, events=[arrived.event.seq])
+        for arrived in refused:
+            self.ledger.refuse(arrived.session.node_name, "malformed", "an event that the database cannot hold")
+            arrived.session.outbox.ack(arrived.session.boot, events_refused=[Refused(arrived.event.seq, "malformed")])
+
+    async def _keep_books(self) -> None:
+        while True:
+            await asyncio.sleep(BOOKS_S)
+            try:
+                await self._write_books()
+                await self._end_dead()
+                self._forget_idle()
+            except Exception:
+                logger.exception("Connections' books are not written")  # the next round tries again
+
+    async def _write_books(self) -> None:
+        taken = self.ledger.take()
+        try:
+            await self.threads.database(ledgers.write, taken)
+        except DatabaseFault as error:
+            logger.warning("Connections' books are not written, trying again: %s", error)
+            self.ledger.put_back(taken)
+            self.ledger.gone -= {voice.connection.node for voice in self.voices.values() if voice.connection is not None}
+
+    async def _end_dead(self) -> None:
+        connections = list(self.connections)
+        tokens = {connection.credential.token for connection in connections}
+        if not (tokens or self.ring.nodes):
+            return
+        try:
+            revoked, deleted = await self.threads.database(ledgers.dead, tokens, set(self.ring.nodes))
+        except DatabaseFault:
+            return  # said by _write_books
+        for connection in connections:
+            if connection.credential.token in revoked:
+                logger.warning("The token of %s was revoked; its connection ends", connection.credential.node_name)
+                await connection.outbox.close(CLOSE_REVOKED, "the token was revoked")
+            elif connection.node in deleted:
+                await connection.outbox.close(CLOSE_RESTART, "the node was deleted; connect again to enrol it anew")
+        for node in deleted:
+            self.ring.forget(node)
+        for name in [name for name, voice in self.voices.items() if voice.node in deleted and voice.connection is None]:
+            self._forget(name)
+
+    def _forget_idle(self) -> None:
+        """Let go of what is kept for each node and token and no longer matters."""
+        now = time.time()
+        for token in [token for token, times in self.hello_times.items() if now - times[-1] > 60]:
+            del self.hello_times[token]
+        self.events.forget_idle()
+        for name in [name for name, voice in self.voices.items() if voice.connection is None and now - voice.ended_at > IDLE_S]:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self.ledger.drop(self.voices.pop(name).node, name)
