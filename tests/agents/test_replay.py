@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from agents.config import ConfigError
-from agents.replay import PID_STEP, ReplayNode, nodes, steady_span
+from agents.recorded_seconds import steady_span
+from agents.replay import PID_STEP, ReplayNode, nodes
 from agents.source import GPU, HOST, PROCESS, SCHEMA, Tick
 from wire import recording
 from wire.codec import MAX_FRAME_BYTES, encode
