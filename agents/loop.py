@@ -166,7 +166,7 @@ async def run(nodes: Sequence[NodeLoop], clock: Clock, stop: asyncio.Event, on_t
         jump = (clock.now() - clock.monotonic()) - offset
         offset += jump
         if abs(jump) > JUMP_S:
-            log.warning("The clock jumped by %.1f s.", jump)
+            log.warning("This node's clock jumped by %.1f s; ticks follow it.", jump)
             for node in nodes:
                 node.tell(DeviceEvent("agent", None, None, f"The node's clock jumped by {jump:.1f} s."), clock.now())
             due = math.floor(clock.now())

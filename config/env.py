@@ -15,7 +15,7 @@ def text(name: str, default: str | None = None, *, about: str) -> str:
     """The variable's text; SettingError when it is unset and there is no default."""
     value = os.environ.get(name, default)
     if value is None:
-        raise SettingError(f"{name} is not set.")
+        raise SettingError(f"{name} is not set; give it in the environment: {about}")
     return value
 
 
@@ -39,9 +39,9 @@ def integer(name: str, default: int, low: int = 0, high: int = 1 << 31, *, about
     try:
         number = int(value)
     except ValueError:
-        raise SettingError(f"{name}={value!r} is not a whole number.") from None
+        raise SettingError(f"{name}={value!r} is not a whole number; give one from {low} to {high}.") from None
     if not low <= number <= high:
-        raise SettingError(f"{name}={number} is outside {low} to {high}.")
+        raise SettingError(f"{name}={number} is outside {low} to {high}; give a number between them.")
     return number
 
 

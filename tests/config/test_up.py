@@ -206,7 +206,7 @@ def test_it_names_a_setting_that_cannot_be_understood(tmp_path: Path) -> None:
     said = started.process.communicate(timeout=30)[0]
 
     assert started.process.returncode == 1
-    assert "fettle: FETTLE_FLUSH_S='abc' is not a whole number." in said
+    assert "fettle: FETTLE_FLUSH_S='abc' is not a whole number; give one from 1 to 60." in said
     assert "Traceback" not in said
 
 
