@@ -114,6 +114,7 @@ def _axis(values: Iterable[tuple[str, pl.Series]]) -> FigureDict:
         "tickformat": form.tick,
         "ticksuffix": form.suffix,
         "rangemode": "tozero",
+        "automargin": True,  # "0.004 GB/s" is wider than the margin
         "fixedrange": True,
     }
 
