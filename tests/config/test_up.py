@@ -215,7 +215,9 @@ def newcomer(tmp_path: Path) -> Iterator[Up]:
     """Fettle as `make up` runs it on a new machine: with what requirements/base.txt names and nothing else."""
     clone, home = tmp_path / "fettle", tmp_path / "home"
     home.mkdir()
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+    ).stdout
     for name in filter(None, listed.decode().split("\0")):
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, clone / name)
