@@ -35,7 +35,12 @@ def metrics() -> str:
         f"{BANNER}# Metrics\n\nFrom `wire/metrics.py`. A reading outside its range is absent, never clipped. Pages, texts, charts and chat"
         " messages write sizes of memory in GiB (2^30 bytes), as nvidia-smi and PyTorch do, and rates in GB/s (10^9 bytes).\n"
     ]
-    for scope, title in (("gpu", "GPU"), ("host", "Host"), ("process", "Processes that hold a GPU")):
+    for scope, title in (
+        ("gpu", "GPU"),
+        ("host", "Host"),
+        ("process", "Processes that hold a GPU"),
+        ("engine", "Serving engines"),
+    ):
         lines.append(
             f"\n## {title}\n\n| metric | unit | kind | range | source | DCGM | what it says |\n| --- | --- | --- | --- | --- | --- | --- |"
         )

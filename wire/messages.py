@@ -64,6 +64,7 @@ class Hello(Struct, frozen=True, kw_only=True, tag="hello", tag_field="type"):
     gpu_metrics: tuple[str, ...] = ()
     host_metrics: tuple[str, ...] = ()
     process_metrics: tuple[str, ...] = ()
+    engine_metrics: tuple[str, ...] = ()  # an agent from before serving engines were read has none
     recording: str | None = None  # the name of the recording being played; None: a real machine
     t: float | None = None  # the node's clock as the hello was sent; tells its skew before any batch does
 
@@ -91,14 +92,39 @@ class Hold(Struct, frozen=True, array_like=True):
     mem_bytes: int | None
 
 
+class Labels(Struct, frozen=True, array_like=True):
+    """What is known of process `pid` in words, as keys of `wire.labels.LABELS`; replaces what was told before."""
+
+    pid: int
+    labels: dict[str, str]
+
+
 class Processes(Struct, frozen=True, kw_only=True):
-    """The processes that hold a GPU; `values` is metric-major in the order of `Hello.process_metrics`."""
+    """The processes that hold a GPU; `values` is metric-major in the order of `Hello.process_metrics`.
+
+    `labels` travel when a process is first told of and when they change, not with every tick.
+    """
 
     pid: list[int] = field(default_factory=list)
     name: list[str] = field(default_factory=list)
     user: list[str] = field(default_factory=list)
     values: list[list[Cell]] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
+    labels: list[Labels] = field(default_factory=list)
+
+
+class Engines(Struct, frozen=True, kw_only=True):
+    """The serving engines of the node; `values` is metric-major in the order of `Hello.engine_metrics`.
+
+    A name is where the engine is asked (`http://127.0.0.1:8000`), a kind one of `wire.labels.ENGINES`; `pid` is its
+    process where that is known. An engine that could not be asked has its row with every value None.
+    """
+
+    name: list[str] = field(default_factory=list)
+    kind: list[str] = field(default_factory=list)
+    model: list[str] = field(default_factory=list)
+    pid: list[int | None] = field(default_factory=list)
+    values: list[list[Cell]] = field(default_factory=list)
 
 
 class Batch(Struct, frozen=True, kw_only=True, tag="batch", tag_field="type"):
@@ -112,6 +138,7 @@ class Batch(Struct, frozen=True, kw_only=True, tag="batch", tag_field="type"):
     gpu: list[list[Cell]] = field(default_factory=list)
     host: list[Cell] = field(default_factory=list)
     processes: Processes = field(default_factory=Processes)
+    engines: Engines = field(default_factory=Engines)
     absent: list[AbsentChange] = field(default_factory=list)
 
 
@@ -170,8 +197,11 @@ FromAgent: TypeAlias = Hello | Batch | Event
 FromServer: TypeAlias = Welcome | Ack | Error | Command
 
 
-def schema_id(gpu: tuple[str, ...], host: tuple[str, ...], process: tuple[str, ...]) -> str:
+def schema_id(gpu: tuple[str, ...], host: tuple[str, ...], process: tuple[str, ...], engine: tuple[str, ...] = ()) -> str:
     """Twelve hex digits that name an ordered list of metrics with their units."""
-    columns = [f"gpu.{name}" for name in gpu] + [f"host.{name}" for name in host] + [f"process.{name}" for name in process]
+    columns = [
+        f"{scope}.{name}" for scope, names in zip(("gpu", "host", "process", "engine"), (gpu, host, process, engine), strict=True)
+        for name in names
+    ]  # fmt: skip
     described = ";".join(f"{key}:{metrics.BY_KEY[key].unit}" if key in metrics.BY_KEY else f"{key}:?" for key in columns)
     return hashlib.blake2s(described.encode(), digest_size=6).hexdigest()

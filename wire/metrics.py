@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-Scope: TypeAlias = Literal["gpu", "host", "process"]
+Scope: TypeAlias = Literal["gpu", "host", "process", "engine"]
 Kind: TypeAlias = Literal["gauge", "mean", "counter", "bitmask", "state", "vector"]
 """gauge: at this instant; mean: over the interval since the sample before; counter: grows until a reset;
 bitmask: one flag a bit; state: a code, never averaged; vector: one value a core, kept on the node."""
@@ -61,12 +61,19 @@ class Gpm:
 
 @dataclass(frozen=True, slots=True)
 class Proc:
-    """A file under /proc or a figure derived from one."""
+    """A file under /proc or /sys, or a figure derived from one."""
 
     path: str
 
 
-Source: TypeAlias = Nvml | NvmlField | Gpm | Proc
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """Metrics of serving engines, by engine: agents/engines.py says how each is read."""
+
+    what: str
+
+
+Source: TypeAlias = Nvml | NvmlField | Gpm | Proc | Scraped
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +177,23 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("rss_bytes", "process", "gauge", "bytes", 0, 1 << 50, "Resident memory.", Proc("/proc/PID/statm")),
     Metric("read_chars_total", "process", "counter", "bytes", 0, _BYTES, "Bytes passed to read calls, page cache included.", Proc("/proc/PID/io")),
     Metric("write_chars_total", "process", "counter", "bytes", 0, _BYTES, "Bytes passed to write calls, page cache included.", Proc("/proc/PID/io")),
+    # Engine: a serving engine's own figures
+    Metric("requests_running", "engine", "gauge", "requests", 0, 1 << 24, "Requests in the running batch.", Scraped("vllm:num_requests_running, sglang:num_running_reqs")),
+    Metric("requests_waiting", "engine", "gauge", "requests", 0, 1 << 24, "Requests that wait for a place in the batch.", Scraped("vllm:num_requests_waiting, sglang:num_queue_reqs, nv_inference_pending_request_count")),
+    Metric("kv_cache_used", "engine", "gauge", "ratio", 0, 1, "Share of the KV cache in use.", Scraped("vllm:kv_cache_usage_perc, sglang:token_usage")),
+    Metric("requests_finished_total", "engine", "counter", "requests", 0, _BYTES, "Requests that ended well.", Scraped("vllm:request_success_total, nv_inference_request_success")),
+    Metric("prompt_tokens_total", "engine", "counter", "tokens", 0, _BYTES, "Prompt tokens read.", Scraped("vllm:prompt_tokens_total, sglang:prompt_tokens_total")),
+    Metric("generation_tokens_total", "engine", "counter", "tokens", 0, _BYTES, "Tokens generated.", Scraped("vllm:generation_tokens_total, sglang:generation_tokens_total")),
+    Metric("preemptions_total", "engine", "counter", "requests", 0, _BYTES, "Requests thrown out of the batch for want of KV cache.", Scraped("vllm:num_preemptions_total")),
+    Metric("prefix_cache_queries_total", "engine", "counter", "tokens", 0, _BYTES, "Prompt tokens looked up in the prefix cache.", Scraped("vllm:prefix_cache_queries_total")),
+    Metric("prefix_cache_hits_total", "engine", "counter", "tokens", 0, _BYTES, "Prompt tokens found in the prefix cache.", Scraped("vllm:prefix_cache_hits_total")),
+    Metric("ttft_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time to the first token, mean of the requests since the scrape before.", Scraped("vllm:time_to_first_token_seconds")),
+    Metric("ttft_p95_s", "engine", "mean", "seconds", 0, 1e6, "Time to the first token, 95th percentile by the engine's own buckets.", Scraped("vllm:time_to_first_token_seconds")),
+    Metric("tpot_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time per output token after the first, mean since the scrape before.", Scraped("vllm:inter_token_latency_seconds, vllm:time_per_output_token_seconds")),
+    Metric("tpot_p95_s", "engine", "mean", "seconds", 0, 1e6, "Time per output token, 95th percentile by the engine's own buckets.", Scraped("vllm:inter_token_latency_seconds, vllm:time_per_output_token_seconds")),
+    Metric("queue_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time a request waited before it ran, mean since the scrape before.", Scraped("vllm:request_queue_time_seconds, nv_inference_queue_duration_us")),
+    Metric("e2e_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time of a whole request, mean since the scrape before.", Scraped("vllm:e2e_request_latency_seconds, nv_inference_request_duration_us")),
+    Metric("batch_size_mean", "engine", "mean", "requests", 0, 1 << 24, "Requests in one execution, mean since the scrape before.", Scraped("nv_inference_count, nv_inference_exec_count")),
 )
 # fmt: on
 

@@ -139,7 +139,7 @@ class ProcessCollector:
         for reader in READERS:
             raw |= reader(base)
         for metric in PROCESS_METRICS:
-            answer = raw[metric.name]
+            answer = raw.get(metric.name, "unsupported")
             value, reason = (None, answer) if isinstance(answer, str) else accept(metric, answer)
             values.append(value)
             reasons.append(reason)

@@ -115,6 +115,22 @@ METRIC: Final = {
     "process.rss_bytes": _("Resident memory"),
     "process.read_chars_total": _("Bytes read"),
     "process.write_chars_total": _("Bytes written"),
+    "engine.requests_running": _("Requests running"),
+    "engine.requests_waiting": _("Requests waiting"),
+    "engine.kv_cache_used": _("KV cache used"),
+    "engine.requests_finished_total": _("Requests finished"),
+    "engine.prompt_tokens_total": _("Prompt tokens"),
+    "engine.generation_tokens_total": _("Generated tokens"),
+    "engine.preemptions_total": _("Requests preempted"),
+    "engine.prefix_cache_queries_total": _("Prefix cache, tokens looked up"),
+    "engine.prefix_cache_hits_total": _("Prefix cache, tokens found"),
+    "engine.ttft_mean_s": _("Time to first token, mean"),
+    "engine.ttft_p95_s": _("Time to first token, 95th percentile"),
+    "engine.tpot_mean_s": _("Time per output token, mean"),
+    "engine.tpot_p95_s": _("Time per output token, 95th percentile"),
+    "engine.queue_mean_s": _("Time in the queue, mean"),
+    "engine.e2e_mean_s": _("Time of a whole request, mean"),
+    "engine.batch_size_mean": _("Requests in one execution, mean"),
 }
 
 
@@ -136,7 +152,7 @@ def evidence(name: str) -> str:
     """The label of a feature: its own, or its metric's; its name in plain words where neither is known."""
     if name in FEATURE:
         return str(FEATURE[name])
-    for scope in ("gpu", "host", "process"):
+    for scope in ("gpu", "host", "process", "engine"):
         if f"{scope}.{name}" in METRIC:
             return metric(name, scope)
     return name.replace("_", " ")

@@ -19,6 +19,7 @@ KEYS: Final[dict[Scope, tuple[str, ...]]] = {
     "gpu": ("entity", "ts"),
     "host": ("entity", "ts"),
     "process": ("entity", "pid", "ts"),
+    "engine": ("entity", "ts"),
 }
 MAX_KEY: Final = (1 << 32) - 1
 

@@ -6,6 +6,7 @@ Frames are Polars data frames. Their key columns, all integers:
 - scope `host`: `entity` (Node.id), `ts`
 - scope `process`: `entity` (Gpu.id of the GPU held), `pid`, `ts`, and beside the metrics `gpu_mem_bytes`
   and the text columns `name` and `user`
+- scope `engine`: `entity` (Engine.id), `ts`
 
 `ts` is UTC epoch seconds (whole). Every other column is a metric of that scope in wire.metrics; null is absent.
 One row for each key: of rows written twice the later one counts, as a whole.
