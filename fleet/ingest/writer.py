@@ -31,6 +31,9 @@ GATHER_S: Final = 1.0
 MAX_BACKOFF_S: Final = 30.0
 MAX_UNSTORED: Final = 2_000
 """Of one connection: one agent's backlog must not fill the queue of all."""
+NODES_AT_LEAST: Final = 8
+"""So many nodes share the queue's bytes at worst, over whichever connections: a batch of thousands of holds takes a megabyte.
+A node with 64 GPUs takes a tenth of its share while its backlog comes at the full rate."""
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -64,6 +67,7 @@ class Writer:
         self._unacked: Counter[Source] = Counter()  # stored, but for their absences
         self.batches = 0
         self.bytes = 0
+        self._bytes_of: Counter[int] = Counter()  # by node
         self.failing: str | None = None
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -84,10 +88,14 @@ class Writer:
             raise WireError("busy", f"{MAX_UNSTORED} batches of this connection wait to be stored", one.batch.seq)
         if self.batches >= self._max_batches or self.bytes + one.size > self._max_bytes:
             raise WireError("busy", "the queue is full: the store is slow or refuses to write", one.batch.seq)
+        mine = self._bytes_of[one.session.node]
+        if mine and mine + one.size > self._max_bytes // NODES_AT_LEAST:  # one alone is taken whatever its size
+            raise WireError("busy", f"{mine // 1_000_000} MB of this node wait to be stored", one.batch.seq)
         self._queue.append(one)
         one.session.outbox.unstored += 1
         self.batches += 1
         self.bytes += one.size
+        self._bytes_of[one.session.node] += one.size
 
     async def _run(self) -> None:
         next_flush = time.monotonic() + self._flush_s
@@ -213,8 +221,12 @@ class Writer:
         self._absences.apply(chunks)
 
     def _free(self, taken: list[Accepted]) -> None:
-        self.batches -= len(taken)
-        self.bytes -= sum(one.size for one in taken)
+        for one in taken:
+            self.batches -= 1
+            self.bytes -= one.size
+            self._bytes_of[one.session.node] -= one.size
+            if not self._bytes_of[one.session.node]:
+                del self._bytes_of[one.session.node]
 
 
 def by_session(chunks: list[Chunk]) -> dict[Session, list[Accepted]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -15,12 +16,12 @@ from fleet.ingest.columns import Accepted, Chunk
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.threads import Threads
 from fleet.ingest.window import Ring
-from fleet.ingest.writer import Writer
+from fleet.ingest.writer import NODES_AT_LEAST, Writer
 from fleet.inventory.models import Absence, Gpu, Node
 from fleet.store.memory import MemorySeries
 from fleet.store.series import StoreError
 from tests.speaking import batch, hello
-from wire.codec import decode_from_server
+from wire.codec import WireError, decode_from_server
 from wire.messages import AbsentChange, Ack
 from wire.metrics import Scope
 
@@ -71,10 +72,10 @@ class Bench:
     def _stored(self, chunks: list[Chunk], done: list[Source]) -> None:
         self.session.outbox.ack("boot-1", stored=[seq for _, seq in done])
 
-    def put(self, seq: int, power: float, *absent: AbsentChange) -> None:
+    def put(self, seq: int, power: float, *absent: AbsentChange, size: int = 100) -> None:
         """One batch for the writer."""
         made = batch(self.said, seq, T + seq, {"power_w": power}, absent=list(absent))
-        self.writer.put(Accepted(self.session, made, T + seq, 100))
+        self.writer.put(Accepted(self.session, made, T + seq, size))
 
     def acked(self) -> set[int]:
         """The seqs acked as stored."""
@@ -169,6 +170,29 @@ async def test_a_batch_is_acked_once_its_absences_are_written(bench: Bench, monk
     assert bench.acked() == {0, 1}
     assert bench.session.outbox.unstored == 0
     assert await sync_to_async(Absence.objects.count)() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_one_node_cannot_fill_the_queue_of_all(bench: Bench) -> None:
+    """Whichever connections it uses: beyond its share of the bytes it hears `busy`, and others are taken. One batch always is."""
+    share = (1 << 20) // NODES_AT_LEAST
+    mine, bench.session = bench.session, replace(bench.session, outbox=Outbox(bench._take))
+    bench.put(0, 1.0, size=share + 1)
+    bench.session = mine
+    with pytest.raises(WireError, match="busy"):
+        bench.put(1, 1.0)
+    other = replace(mine, node=2, node_name="other", outbox=Outbox(bench._take))
+    bench.session = other
+    bench.put(0, 2.0)
+    bench.put(1, 2.0, size=share - 100)
+    with pytest.raises(WireError, match="busy"):
+        bench.put(2, 2.0)
+    await asyncio.sleep(1.0)
+
+    bench.session = mine
+    bench.put(1, 1.0)
+    await bench.writer.stop()
+    assert bench.writer._bytes_of == {}
 
 
 def inventory() -> None:
