@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.segment import BATCH, EVENT, SETTLED, pack
+from agents.segment import BATCH, EVENT, SETTLED, Segment, pack
 from agents.spool import Spool, SpoolError
 from wire.messages import Hello
 
@@ -351,4 +351,35 @@ def test_a_whole_record_of_an_unknown_shape_is_counted_and_passed_over(tmp_path:
     (old,) = spool.earlier()
     assert old.pending(BATCH) == [0, 1, 2]
     assert spool.damaged == 1
+    spool.close()
+
+
+class Flawed(Spool):
+    """A spool with a defect: it stumbles over its first file, at its last record."""
+
+    def _recover_segment(self, segment: Segment, content: bytes, settled: list[tuple[str, int, int, int]]) -> None:
+        if segment.path.stem.endswith("1"):
+            super()._recover_segment(segment, content[:-1], settled)
+            raise ZeroDivisionError("a defect")
+        super()._recover_segment(segment, content, settled)
+
+
+def test_a_defect_in_reading_one_file_costs_that_file_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The agent starts, says where it stumbled and why, keeps what it has read, and takes new records."""
+    filled(tmp_path, 4).close()
+    second = Spool(tmp_path)
+    second.begin(hello("b1"))
+    second.append(BATCH, 0, b"of the second file")
+    second.close()
+
+    spool = Flawed(tmp_path)
+    spool.begin(hello("b2"))
+    spool.append(BATCH, 0, b"new")
+    kept = {group.hello.boot: [spool.payload(group, BATCH, seq) for seq in group.pending(BATCH)] for group in spool.earlier()}
+    assert kept["b1"] == [b"of the second file"]
+    assert kept["b0"] == [b"batch 0", b"batch 1", b"batch 2"]
+    assert spool.payload(spool.current, BATCH, 0) == b"new"
+    assert spool.damaged >= 1
+    (stumbled,) = [record for record in caplog.records if record.exc_info]
+    assert "000000000001.spool" in stumbled.getMessage()
     spool.close()
