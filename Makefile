@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 PYTEST = .venv/bin/pytest -n auto --maxprocesses 4 --dist loadfile
 PIP = .venv/bin/python -m pip install --quiet --require-hashes --only-binary=:all:
 
-.PHONY: help venv up test test-all lint bench requirements messages packages clean
+.PHONY: help venv up test test-all lint bench agent requirements messages packages clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,9 @@ venv: .venv/.base ## make .venv with what Fettle runs on
 
 up: venv ## start Fettle on http://127.0.0.1:$(PORT)
 	@exec .venv/bin/python manage.py up --port "$(PORT)" --data "$(DATA)" --host "$(HOST)" --demo "$(DEMO)"
+
+agent: venv ## build the agent as one file, dist/fettle-agent.pyz, for this server to give to nodes
+	.venv/bin/python deploy/agent/build.py
 
 packages: # Debian's packages that the tests need
 	@sh tests/install-packages.sh
@@ -57,6 +60,7 @@ bench: venv ## the benchmarks that need no GPU
 
 requirements: .venv/.dev ## pin requirements/*.in anew (needs uv)
 	for f in base dev; do uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --quiet requirements/$$f.in --output-file requirements/$$f.txt; done
+	uv pip compile --universal --python-version 3.10 --generate-hashes --no-header --no-emit-index-url --quiet requirements/agent.in --output-file requirements/agent.txt
 
 messages: ## collect and compile the interface's texts (needs Debian's gettext)
 	FETTLE_DEBUG=1 .venv/bin/python manage.py makemessages --locale zh_Hans --no-location --ignore .venv

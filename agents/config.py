@@ -3,13 +3,18 @@
 import json
 import os
 import socket
-import tomllib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 class ConfigError(Exception):

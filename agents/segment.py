@@ -9,7 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Self, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -37,12 +37,12 @@ class Segment:
         self._fd = fd
 
     @classmethod
-    def create(cls, path: Path) -> Self:
+    def create(cls, path: Path) -> "Segment":
         """A new, empty file; OSError when it is there already or the disk refuses."""
         return cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), 0)
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def open(cls, path: Path) -> "Segment":
         """The file that an earlier run left."""
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         return cls(path, fd, os.fstat(fd).st_size)

@@ -82,7 +82,7 @@ class Sender:
             except ServerRefusedError as error:
                 refused = True
                 self._say(f"The server refuses this node: {error}", logging.ERROR)
-            except (OSError, ConnectionClosed, InvalidHandshake, TimeoutError, WireError) as error:
+            except (OSError, ConnectionClosed, InvalidHandshake, asyncio.TimeoutError, WireError) as error:
                 self._say(f"No connection to {self._url}: {_short(error)}", logging.WARNING)
             finally:
                 self._session = None

@@ -6,6 +6,7 @@ hello: the first hello of a connection names the boot that runs now, a later one
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections import deque
@@ -137,11 +138,8 @@ class Session:
 
     async def _sleep(self, seconds: float) -> None:
         """Until something happens, or so long."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        with contextlib.suppress(asyncio.TimeoutError):  # on Python 3.10 not yet the built-in one
+            await asyncio.wait_for(self._wake.wait(), seconds)
         self._wake.clear()
 
     async def _send_now(self, lane: _Lane) -> None:

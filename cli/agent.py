@@ -48,3 +48,10 @@ def call(options: argparse.Namespace) -> int:
     except config.ConfigError as error:
         print(f"fettle agent: {error}", file=sys.stderr)
         return 2
+
+
+def main(words: list[str], program: str) -> int:
+    """The agent alone, under the name of its own file; exit codes as `fettle agent`."""
+    parser = argparse.ArgumentParser(prog=program, description=HELP)
+    arguments(parser)
+    return call(parser.parse_args(words))

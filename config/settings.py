@@ -224,6 +224,11 @@ FETTLE_STORE = env.text(
     "FETTLE_STORE", "parquet", about="Engine of the telemetry: `parquet`; `memory` keeps nothing and is for tests."
 )
 FETTLE_STORE_DIR = DATA_DIR / "series"
+FETTLE_AGENT_FILE = env.text(
+    "FETTLE_AGENT_FILE",
+    str(BASE_DIR / "dist" / "fettle-agent.pyz"),
+    about="The agent as one file, which `/agent/install.sh` installs on nodes; `make agent` builds it.",
+)
 FETTLE_RETAIN_RAW_H = env.integer(
     "FETTLE_RETAIN_RAW_H", 24, 1, 8784, about="Hours of one-second telemetry to keep; whole days go at a time."
 )

@@ -11,6 +11,7 @@ urlpatterns = [
     path("healthz", healthz),
     path("readyz", readyz),
     path("metrics", MetricsView.as_view()),
+    path("agent/", include("fleet.accounts.urls")),
     path("api/v1/", include("fleet.api.urls")),
     path("", include("fleet.dashboard.urls")),
 ]

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from fleet.accounts.models import AgentToken, ApiToken, User
+from fleet.accounts.models import AgentToken, ApiToken, EnrolmentCode, User
 
 # All of a token: one that could be pointed elsewhere or revived would outlive its revocation.
 FIXED: Final = ("digest", "created_at", "last_used_at", "revoked_at")
@@ -52,3 +52,15 @@ class ApiTokenAdmin(TokenAdmin):
     readonly_fields = ("user", "name", "may_write", *FIXED)
     list_display = ("name", "user", "may_write", "created_at", "last_used_at", "revoked_at")
     search_fields = ("name", "user__username")
+
+
+@admin.register(EnrolmentCode)
+class EnrolmentCodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # Django's class takes no parameter at run time
+    """Codes and what became of them; deleting one that was not used withdraws it."""
+
+    readonly_fields = ("digest", "node_name", "created_at", "expires_at", "used_at", "used_by")
+    list_display = ("__str__", "created_at", "expires_at", "used_at")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never: a form could not show the code."""
+        return False

@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from datetime import timedelta
 from typing import Self
 
 from django.contrib.auth.models import AbstractUser
@@ -74,3 +75,33 @@ class ApiToken(Token):
 
     def __str__(self) -> str:
         return f"{self.name} of {self.user}"
+
+
+class EnrolmentCode(models.Model):
+    """Lets one new agent fetch its token, once and soon. Kept as a digest; shown once when made."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    node_name = models.CharField(
+        max_length=200,
+        blank=True,
+        validators=[node_name],
+        help_text="The only node that may use it; empty: any that has no token yet.",
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+    used_by = models.CharField(max_length=200, blank=True, help_text="The node that was enrolled with it.")
+
+    class Meta:
+        verbose_name = pgettext_lazy("model", "enrolment code")
+        verbose_name_plural = pgettext_lazy("model", "enrolment codes")
+
+    def __str__(self) -> str:
+        return f"enrolment of {self.used_by or self.node_name or 'any node'}"
+
+    @classmethod
+    def issue(cls, node: str, lifetime: timedelta) -> str:
+        """A new code in the clear, which is never to be had again."""
+        code = secrets.token_urlsafe(24)
+        cls._default_manager.create(digest=digest(code), node_name=node, expires_at=timezone.now() + lifetime)
+        return code
