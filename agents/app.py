@@ -64,7 +64,7 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
     from agents import drivers
     from agents.machine import Machine
 
-    return [(config.node, Machine(drivers.of_this_machine(), config.proc))]
+    return [(config.node, Machine(drivers.chosen(config), config.proc))]
 
 
 async def _serve(nodes: Sequence[NodeLoop], clock: Clock) -> bool:

@@ -11,6 +11,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from agents.scrape import target
+from wire.labels import ENGINES
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -35,6 +38,10 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     gpus: int | None = None
     speed: float = 1.0
     proc: Path = Path("/proc")
+    source: Literal["nvml", "dcgm"] = "nvml"  # who tells of the GPUs
+    dcgm: tuple[str, ...] = ()  # endpoints of this node's dcgm-exporter, for source = "dcgm"
+    engines: tuple[str, ...] = ()  # serving engines to ask, each KIND=URL
+    find_engines: bool = True  # ask those too whose command line tells where they serve
 
     def token(self, node: str) -> str:
         """The token of `node`; ConfigError where none is given."""
@@ -74,7 +81,30 @@ def load(file: Path | None, flags: Mapping[str, object]) -> AgentConfig:
         raise ConfigError(f"spool_max_mb={config.spool_max_mb} is outside 1 to 1000000.")
     if config.server is not None and not config.server.startswith(("ws://", "wss://")):
         raise ConfigError(f"server={config.server!r} must begin with ws:// or wss://.")
+    _check_endpoints(config)
     return config if config.node else msgspec.structs.replace(config, node=socket.gethostname())
+
+
+def _check_endpoints(config: AgentConfig) -> None:
+    """ConfigError for an address that cannot be asked; the message does not repeat it, for it may hold a password."""
+    for number, url in enumerate(config.dcgm, 1):
+        _check_address(f"dcgm, address {number}", url)
+    if config.source == "dcgm" and not config.dcgm:
+        raise ConfigError('source="dcgm" needs an endpoint: dcgm = ["http://127.0.0.1:9400/metrics"].')
+    for number, engine in enumerate(config.engines, 1):
+        kind, _, url = engine.partition("=")
+        if kind not in ENGINES:
+            raise ConfigError(
+                f"engines, entry {number}: it must begin with {', '.join(ENGINES)} and =, as in vllm=http://127.0.0.1:8000/metrics."
+            )
+        _check_address(f"engines, entry {number}", url)
+
+
+def _check_address(name: str, url: str) -> None:
+    try:
+        target(url)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}.") from None
 
 
 def _path(wanted: type, value: object) -> object:

@@ -22,6 +22,10 @@ DRIVER_STATES: Final = {
     "no_gpu": "the driver answers but shows no GPU: check `lspci`, the kernel log, and which devices the container was given",
     "timeout": "the driver did not answer in time: look for XID errors in the kernel log; a stuck GPU needs a reset",
     "driver_error": "the driver refused to start: see the kernel log",
+    "no_exporter": "no dcgm-exporter tells of this node's GPUs: check that it runs, that the setting `dcgm` names its endpoint, and "
+    "the log of its DCGM",
+    "several_nodes": "one agent speaks for one node: name in the setting `dcgm` the exporters of this node alone, and run an agent "
+    "on each other node",
 }
 """Names of the driver's states with their remedy; everything but `ok` means that no GPU can be read."""
 

@@ -25,7 +25,7 @@ def text(config: AgentConfig, as_json: bool) -> str:
 
 
 async def _read(config: AgentConfig) -> dict[str, Any]:
-    machine = Machine(drivers.of_this_machine(), config.proc)
+    machine = Machine(drivers.chosen(config), config.proc)
     try:
         await machine.collect()
         await asyncio.sleep(INTERVAL_S)

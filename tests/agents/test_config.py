@@ -32,6 +32,10 @@ def test_the_hosts_name_is_the_default_node() -> None:
         ('server = "http://a/"', "ws://"),
         ("server = 3", "server"),
         ("server = ", "not TOML"),
+        ('source = "dcgm"', "needs an endpoint"),
+        ('dcgm = ["http://a/metrics", "me:secret@host:99999999"]', "dcgm, address 2: "),
+        ('engines = ["vllm=http://a", "tgi=http://b"]', "engines, entry 2: it must begin with vllm"),
+        ('engines = ["vllm=ftp://a"]', "engines, entry 1: it must be an address"),
     ],
 )
 def test_bad_settings_name_the_key(tmp_path: Path, content: str, message: str) -> None:
@@ -66,3 +70,11 @@ def test_tokens_come_from_a_file_a_table_or_the_environment(tmp_path: Path, monk
     table.write_text("[]")
     with pytest.raises(ConfigError, match="JSON object"):
         AgentConfig(tokens=table).token("n")
+
+
+def test_an_address_that_is_wrong_is_not_repeated(tmp_path: Path) -> None:
+    """It may hold a password, and messages end up in logs."""
+    with pytest.raises(ConfigError) as caught:
+        load(None, {"dcgm": ["ftp://me:secret@host/"]})
+
+    assert "secret" not in str(caught.value)

@@ -11,6 +11,7 @@ from agents import drivers, once
 from agents.config import AgentConfig
 from agents.nvml_device import NvmlDriver
 from cli.__main__ import main
+from tests.agents.exporter import exporter
 from tests.agents.fake_nvml import FakeNvml
 from wire.metrics import REASONS, sent
 
@@ -76,3 +77,17 @@ def test_it_reads_the_proc_that_it_is_given(tmp_path: Path, monkeypatch: pytest.
 
     assert found["host"]["absent"]["mem_used_bytes"] == "unsupported"
     logging.getLogger("agents").handlers.clear()
+
+
+def test_the_gpus_may_be_read_from_an_exporter(capsys: pytest.CaptureFixture[str]) -> None:
+    """The settings choose the source; everything else of a tick is as ever."""
+    with exporter() as stub:
+        stub.serve("dcgm-exporter-4.5.prom")
+        code = main(["agent", "--once", "--json", "--source", "dcgm", "--dcgm", stub.url])
+    found = json.loads(capsys.readouterr().out)
+
+    assert code == 0
+    assert found["gpus_state"] == "ok"
+    assert [gpu["mem_used_bytes"] for gpu in found["gpus"]] == [68124 << 20, 0]
+    assert found["gpus"][0]["absent"]["processes"] == "unsupported"
+    assert found["host"]["mem_used_bytes"] > 0

@@ -1,0 +1,252 @@
+"""dcgm-exporter as the source of a node's GPUs: the real agent's machine over stub exporters on loopback."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from agents import dcgm, gpus
+from agents.dcgm import DcgmDriver, DcgmReader
+from agents.device import DRIVER_STATES, DriverError, GpuReader
+from agents.machine import Machine
+from agents.scrape import target
+from agents.source import GPU, Tick
+from tests.agents.exporter import Exporter, answer, exporter, free_port
+from wire.messages import Cell
+
+BUSY = "GPU-11111111-2222-3333-4444-555555555555"
+IDLE = "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests do not wait for real periods."""
+    monkeypatch.setattr(gpus, "RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr(gpus, "RETRY_LAST_S", 0.02)
+    monkeypatch.setattr(gpus, "_EVENT_WAIT_MS", 20)
+    monkeypatch.setattr(dcgm, "PERIOD_S", 0.02)
+    monkeypatch.setattr(dcgm, "PERIOD_MAX_S", 0.02)
+
+
+@pytest.fixture
+def stub() -> Iterator[Exporter]:
+    """A running exporter of two GPUs."""
+    with exporter() as running:
+        running.serve("dcgm-exporter-4.5.prom")
+        yield running
+
+
+def named(tick: Tick, gpu: int) -> dict[str, Cell | str | None]:
+    """One GPU's readings by name, or their reasons."""
+    return {name: tick.gpu_reasons[gpu][i] if tick.gpu[i][gpu] is None else tick.gpu[i][gpu] for i, name in enumerate(GPU)}
+
+
+async def until(machine: Machine, true: Callable[[Tick], bool]) -> Tick:
+    """Tick until `true` says so of a tick."""
+    async with asyncio.timeout(30):  # fails instead of hanging
+        while not true(tick := await machine.collect()):
+            await asyncio.sleep(0.01)
+    return tick
+
+
+def is_lost(reader: GpuReader) -> bool:
+    """Whether the GPU is lost now."""
+    return reader.is_lost
+
+
+async def test_a_machine_reads_its_gpus_from_an_exporter(stub: Exporter) -> None:
+    """Facts, versions and readings; nobody knows who holds the GPUs, which is not nobody."""
+    machine = Machine(DcgmDriver([target(stub.url)]))
+    tick = await machine.collect()
+
+    assert [(gpu.index, gpu.uuid, gpu.name) for gpu in machine.inventory.gpus] == [
+        (0, BUSY, "NVIDIA H200"),
+        (1, IDLE, "NVIDIA H200"),
+    ]
+    assert machine.inventory.gpus[0].mem_total_bytes == (75031 + 68124 + 616) << 20
+    assert machine.inventory.host.driver_version == "580.159.04"
+    assert named(tick, 0)["power_w"] == pytest.approx(612.345)
+    assert named(tick, 1)["power_w"] == pytest.approx(76.21)
+    assert named(tick, 0)["xid_errors_total"] == 0
+    assert tick.holds_reasons == ["unsupported", "unsupported"]
+    assert tick.processes.holds == []
+    await machine.close()
+
+
+async def test_new_answers_are_seen_without_being_asked_for(stub: Exporter) -> None:
+    """Each exporter has its own thread; a tick only takes what came last."""
+    machine = Machine(DcgmDriver([target(stub.url)]))
+    await machine.collect()
+    stub.body = answer("dcgm-exporter-4.5.prom").replace("612.345000", "400.000000").encode()
+
+    await until(machine, lambda tick: named(tick, 0)["power_w"] == 400)
+    await machine.close()
+
+
+async def test_an_exporter_that_ends_makes_readings_absent_and_is_looked_for(
+    stub: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No old value is repeated as live; the state says what to do, once; when it is back, so are the readings."""
+    monkeypatch.setattr(dcgm, "MAX_AGE_S", 0.1)
+    machine = Machine(DcgmDriver([target(stub.url)]))
+    await machine.collect()
+    machine.events()
+    stub.status = 503
+
+    tick = await until(machine, lambda tick: machine.state != "ok")
+    assert all(value is None for column in tick.gpu for value in column)
+    await until(machine, lambda tick: machine.state == "no_exporter")
+    assert "HTTP status 503" in machine.state_detail
+    assert DRIVER_STATES["no_exporter"] in machine.state_detail
+    for _ in range(5):
+        await machine.collect()
+    told = [event.text for event in machine.events() if "status 503" in event.text]
+    assert len(told) == 1
+    stub.status = 200
+    tick = await until(machine, lambda tick: machine.state == "ok" and tick.gpu_reasons[0][0] is None)
+    assert named(tick, 0)["power_w"] == pytest.approx(612.345)
+    await machine.close()
+
+
+async def test_an_exporter_that_hangs_holds_up_no_tick(stub: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own thread waits; ticks end as ever, their readings absent once the last answer is too old."""
+    monkeypatch.setattr(dcgm, "MAX_AGE_S", 0.2)
+    machine = Machine(DcgmDriver([target(stub.url)], deadline_s=0.3), deadline_s=0.5)
+    await machine.collect()
+    stub.hold.clear()
+
+    began = time.monotonic()
+    tick = await machine.collect()
+    assert time.monotonic() - began < 0.4
+    assert named(tick, 0)["power_w"] == pytest.approx(612.345)
+    tick = await until(machine, lambda tick: named(tick, 0)["power_w"] is not None and isinstance(named(tick, 0)["power_w"], str))
+    assert {named(tick, 0)["power_w"], named(tick, 1)["power_w"]} <= {"timeout", "driver_error"}
+    stub.hold.set()
+    await machine.close()
+
+
+async def test_a_new_xid_is_an_event_and_the_one_that_stands_there_is_not(stub: Exporter) -> None:
+    """The exporter's gauge shows the last code for ever (V08): only a change says that something happened."""
+    old = 'DCGM_FI_DEV_XID_ERRORS{gpu="0"'
+    text = answer("dcgm-exporter-4.5.prom")
+    lines = [line[:-1] + "31" if line.startswith(old) else line for line in text.splitlines()]
+    stub.body = ("\n".join(lines) + "\n").encode()
+    machine = Machine(DcgmDriver([target(stub.url)]))
+    await machine.collect()
+    assert machine.events() == []
+    stub.body = ("\n".join(line[:-2] + "79" if line.startswith(old) else line for line in lines) + "\n").encode()
+
+    tick = await until(machine, lambda tick: named(tick, 0)["xid_errors_total"] == 1)
+    events = machine.events()
+    assert [(event.kind, event.gpu_uuid, event.code) for event in events] == [("xid", BUSY, 79)]
+    assert named(tick, 1)["xid_errors_total"] == 0
+    await machine.close()
+
+
+def test_a_gpu_that_is_no_longer_named_is_lost(stub: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card that fell off the bus only makes the exporter's list shorter (D01); an exporter without any GPU has just begun."""
+    monkeypatch.setattr(dcgm, "GONE_S", 5.0)
+    driver = DcgmDriver([target(stub.url)])
+    readers = [device.reader(15) for device in driver.open()]
+    driver.close()
+    endpoint = driver_endpoint(readers[1])
+    now = time.monotonic()
+    stub.body = "\n".join(line for line in answer("dcgm-exporter-4.5.prom").splitlines() if IDLE not in line).encode()
+    readers[1].collect(now)
+    endpoint.ask()
+
+    readers[1].collect(now + 1)
+    assert not is_lost(readers[1])
+    assert set(readers[1].reasons) == {"timeout"}
+    readers[1].collect(now + 6)
+    assert is_lost(readers[1])
+    readers[0].collect(now + 6)
+    assert readers[0].answered
+    stub.body = b"# nothing yet\n"
+    endpoint.ask()
+    readers[0].collect(now + 12)
+    assert not is_lost(readers[0])
+
+
+def driver_endpoint(reader: object) -> dcgm.Endpoint:
+    """The exporter behind a reader."""
+    assert isinstance(reader, DcgmReader)
+    return reader._endpoints[0]
+
+
+def test_an_exporter_that_repeats_itself_for_minutes_is_not_live(stub: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Power and energy of a card move; where they stand still DCGM hangs (V19), and asking anew makes nothing live."""
+    driver = DcgmDriver([target(stub.url)])
+    [reader, _] = [device.reader(15) for device in driver.open()]
+    driver.close()
+    monkeypatch.setattr(dcgm, "STALE_S", 0.0)
+    endpoint = driver_endpoint(reader)
+    endpoint.ask()
+    reader.collect(time.monotonic())
+
+    assert not reader.answered
+    assert set(reader.reasons) == {"timeout"}
+    with pytest.raises(DriverError) as caught:
+        driver.open()
+    assert caught.value.state == "no_exporter"
+    assert "the same readings" in str(caught.value)
+    monkeypatch.setattr(dcgm, "STALE_S", 120.0)
+    stub.body = answer("dcgm-exporter-4.5.prom").replace("184467440", "184467999").encode()
+    assert len(driver.open()) == 2
+    driver.close()
+
+
+async def test_several_exporters_of_a_node_are_joined_by_uuid(stub: Exporter) -> None:
+    """What the first does not tell, the second may; one that does not answer is told of and costs nothing."""
+    with exporter() as second:
+        second.body = (
+            f'DCGM_FI_PROF_SM_ACTIVE{{gpu="0",UUID="{BUSY}",Hostname="node-17"}} 0.71\n'
+            f'DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="{BUSY}",Hostname="node-17"}} 1.0\n'
+        ).encode()
+        nobody = f"http://127.0.0.1:{free_port()}/metrics"
+        machine = Machine(DcgmDriver([target(stub.url), target(second.url), target(nobody)]))
+        tick = await machine.collect()
+
+        assert named(tick, 0)["sm_active"] == pytest.approx(0.71)
+        assert named(tick, 0)["power_w"] == pytest.approx(612.345)
+        assert named(tick, 1)["sm_active"] == "unsupported"
+        assert len(machine.inventory.gpus) == 2
+        assert [event.text for event in machine.events()] == [f"Nobody listens at {nobody}."]
+        await machine.close()
+
+
+def test_exporters_of_several_nodes_are_refused_with_a_sentence(stub: Exporter) -> None:
+    """One agent speaks for one node."""
+    with exporter() as other:
+        other.body = answer("dcgm-exporter-4.5.prom").replace("node-17", "node-18").replace("GPU-1", "GPU-2").encode()
+        with pytest.raises(DriverError) as caught:
+            DcgmDriver([target(stub.url), target(other.url)]).open()
+
+    assert caught.value.state == "several_nodes"
+    assert "node-17, node-18" in str(caught.value)
+
+
+def test_nobody_and_nothing_are_states_with_a_remedy(stub: Exporter) -> None:
+    """No exporter, and one that names no GPU yet."""
+    with pytest.raises(DriverError) as caught:
+        DcgmDriver([target(f"http://127.0.0.1:{free_port()}/metrics")]).open()
+    assert caught.value.state == "no_exporter"
+    stub.body = b"# just started\n"
+    with pytest.raises(DriverError) as caught:
+        DcgmDriver([target(stub.url)]).open()
+    assert caught.value.state == "no_gpu"
+
+
+async def test_instances_make_the_card_a_split_one(stub: Exporter) -> None:
+    """MIG shows in the facts, and the jobs of its instances stay known beside it."""
+    stub.serve("dcgm-exporter-3.3-mig.prom")
+    driver = DcgmDriver([target(stub.url)])
+    [device] = driver.open()
+    reader = device.reader(15)
+    reader.collect(time.monotonic())
+    driver.close()
+
+    assert device.facts.mig_mode is True
+    assert isinstance(reader, DcgmReader)
+    assert reader.labels["hpc_job"] == "2115078,2115107,2115116"
