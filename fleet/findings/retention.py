@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from fleet.findings.models import Diagnosis, Finding
-from fleet.inventory.models import Absence, Event
+from fleet.inventory.models import Absence, Engine, Event, Process
 
 CHUNK: Final = 500
 """Rows in one transaction: others wait for its lock."""
@@ -33,10 +33,13 @@ def forget(now: datetime) -> dict[str, int]:
 def _past(now: datetime) -> Mapping[str, QuerySet[Any]]:
     finding_end = now - timedelta(days=settings.FETTLE_RETAIN_FINDINGS_D)
     event_end = now - timedelta(days=settings.FETTLE_RETAIN_EVENTS_D)
+    engine_end = min(event_end, now - timedelta(hours=settings.FETTLE_RETAIN_RAW_H))  # its id is the key of its readings
     return {
         "sessions": Session.objects.filter(expire_date__lt=now),
         "events": Event.objects.filter(handled_at__lt=event_end, received_at__lt=event_end),
         "absences": Absence.objects.filter(until__lt=event_end),
+        "processes": Process.objects.filter(last_seen_at__lt=event_end),
+        "engines": Engine.objects.filter(last_seen_at__lt=engine_end),
         "diagnoses": Diagnosis.objects.filter(window_end__lt=event_end),
         "findings": Finding.objects.filter(resolved_at__lt=finding_end),
     }

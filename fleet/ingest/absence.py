@@ -100,7 +100,7 @@ class AbsenceBook:
     def apply(self, chunks: Iterable[Chunk]) -> None:
         """Bring the rows up to these chunks, in short transactions; no chunks: write more of what waits."""
         touched = [one for chunk in chunks for one in chunk.taken if one.batch.absent or one.batch.seq == 0]
-        impossible = [bad for chunk in chunks for bad in chunk.impossible]
+        impossible = [bad for chunk in chunks for bad in chunk.impossible if not bad.of_engine]
         now = max((one.at for chunk in chunks for one in chunk.taken), default=time.time())
         ends = self._refusals_that_ended(now)
         waited = {node for node, book in self._nodes.items() if book.waiting}

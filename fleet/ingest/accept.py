@@ -17,7 +17,7 @@ from django.core.exceptions import ValidationError
 from fleet.accounts.models import node_name
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.skew import OLDEST_T, Skew
-from wire import metrics
+from wire import labels, metrics
 from wire.codec import WireError
 from wire.messages import PROCESSES, PROTOCOL_VERSION, Batch, Event, GpuFacts, Hello, schema_id
 from wire.metrics import Scope
@@ -26,22 +26,30 @@ MAX_GPUS: Final = 64
 """Of one node: 16 cards, or 8 cut into 7 instances each."""
 MAX_PROCESSES: Final = 1_024
 MAX_HOLDS: Final = 4_096
+MAX_ENGINES: Final = 64
+MAX_NAME: Final = 200
+"""Characters of an engine's name."""
 MAX_AHEAD_S: Final = 60.0
 MAX_SEQ: Final = 1 << 53
 
 _BOOT = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,79}", re.ASCII)
+_URL = re.compile(
+    r"https?://(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,200})(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~%/+:,;=-]*)?", re.ASCII
+)
+"""Where an engine is asked. A name is shown to all who may look: credentials and queries, which may hold keys, have no place in it."""
+_LABEL = re.compile(r"[A-Za-z0-9_.-]{1,80}", re.ASCII)
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
 _CONTROL = re.compile(
     "[" + "".join(chr(n) for n in range(0x110000) if unicodedata.category(chr(n)) in ("Cc", "Cf", "Cs")).replace("]", "") + "]"
 )
 _NAMES: Final[dict[Scope, frozenset[str]]] = {
-    scope: frozenset(metric.name for metric in metrics.of(scope)) for scope in ("gpu", "host", "process")
+    scope: frozenset(metric.name for metric in metrics.of(scope)) for scope in ("gpu", "host", "process", "engine")
 }
 _ABSENT: Final = {"gpu": _NAMES["gpu"] | {PROCESSES}, "host": _NAMES["host"]}
 """What a batch may call absent."""
 _SENT: Final[dict[Scope, frozenset[str]]] = {
-    scope: frozenset(metric.name for metric in metrics.sent(scope)) for scope in ("gpu", "host", "process")
+    scope: frozenset(metric.name for metric in metrics.sent(scope)) for scope in ("gpu", "host", "process", "engine")
 }
 
 
@@ -53,6 +61,7 @@ class Layout:
     gpu: tuple[str, ...]
     host: tuple[str, ...]
     process: tuple[str, ...]
+    engine: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +76,7 @@ class Session:
     gpu_by_uuid: dict[str, int]
     outbox: Outbox
     skew: Skew = field(default_factory=Skew)
+    pids: set[int] = field(default_factory=set)  # of processes that its batches named, the newest among them
 
 
 def check_hello(hello: Hello, node: str) -> Layout:
@@ -90,19 +100,24 @@ def check_hello(hello: Hello, node: str) -> Layout:
             raise WireError("unknown_metric", f"{scope} {', '.join(clean(name, 40) for name in unknown[:5])}")
         if len(set(names)) != len(names):
             raise WireError("bad_hello", f"a {scope} metric is listed twice")
-    layout = _layout(hello.gpu_metrics, hello.host_metrics, hello.process_metrics)
+    layout = _layout(hello.gpu_metrics, hello.host_metrics, hello.process_metrics, hello.engine_metrics)
     if hello.schema != layout.schema:
         raise WireError("bad_hello", f"schema is {clean(hello.schema, 40)!r}, its metrics make {layout.schema!r}")
     return layout
 
 
 @cache  # the names are the registry's by now, and few orders of them exist
-def _layout(gpu: tuple[str, ...], host: tuple[str, ...], process: tuple[str, ...]) -> Layout:
-    return Layout(schema_id(gpu, host, process), gpu, host, process)
+def _layout(gpu: tuple[str, ...], host: tuple[str, ...], process: tuple[str, ...], engine: tuple[str, ...]) -> Layout:
+    return Layout(schema_id(gpu, host, process, engine), gpu, host, process, engine)
 
 
 def _scopes(hello: Hello) -> tuple[tuple[Scope, tuple[str, ...]], ...]:
-    return (("gpu", hello.gpu_metrics), ("host", hello.host_metrics), ("process", hello.process_metrics))
+    return (
+        ("gpu", hello.gpu_metrics),
+        ("host", hello.host_metrics),
+        ("process", hello.process_metrics),
+        ("engine", hello.engine_metrics),
+    )
 
 
 def _check_gpus(gpus: tuple[GpuFacts, ...]) -> None:
@@ -139,6 +154,14 @@ def check_batch(batch: Batch, session: Session, received: float) -> None:
             detail = f"absent: GPU {change.gpu}, {clean(change.metric, 40)!r}: {clean(change.reason or 'back', 40)!r}"
             raise WireError("wrong_shape", detail, batch.seq)
         told.add((change.gpu, change.metric))
+    if batch.engines.name or batch.engines.values:
+        _check_engines(batch, layout)
+    if batch.processes.labels:
+        _check_labels(batch, session.pids)
+    if not session.pids.issuperset(batch.processes.pid):
+        session.pids.update(batch.processes.pid)
+        if len(session.pids) > 4 * MAX_PROCESSES:
+            session.pids = set(batch.processes.pid)
 
 
 def _check_processes(batch: Batch, layout: Layout, gpus: int) -> None:
@@ -163,10 +186,52 @@ def _check_processes(batch: Batch, layout: Layout, gpus: int) -> None:
         raise WireError("wrong_shape", "a process holds a GPU that the hello does not list", batch.seq)
 
 
+def _check_engines(batch: Batch, layout: Layout) -> None:
+    engines = batch.engines
+    count = len(engines.name)
+    if count > MAX_ENGINES:
+        raise WireError("wrong_shape", f"{count} serving engines; at most {MAX_ENGINES} are taken", batch.seq)
+    if not count == len(engines.kind) == len(engines.model) == len(engines.pid):
+        lengths = f"{len(engines.kind)} kinds, {len(engines.model)} models, {len(engines.pid)} pids"
+        raise WireError("wrong_shape", f"{count} serving engines, {lengths}", batch.seq)
+    if len(engines.values) != len(layout.engine) or any(len(column) != count for column in engines.values):
+        detail = f"engine values of another shape than {len(layout.engine)} metrics by {count} engines"
+        raise WireError("wrong_shape", detail, batch.seq)
+    for name, kind, pid in zip(engines.name, engines.kind, engines.pid, strict=True):
+        if len(name) > MAX_NAME or not _URL.fullmatch(name):
+            detail = f"an engine's name is no http(s) address of {MAX_NAME} characters without credentials and query"
+            raise WireError("wrong_shape", detail, batch.seq)
+        if kind not in labels.ENGINES:
+            raise WireError("wrong_shape", f"{clean(kind, 40)!r} is no kind of engine: {', '.join(labels.ENGINES)}", batch.seq)
+        if pid is not None and not 0 <= pid < 1 << 31:
+            raise WireError("wrong_shape", "an engine's pid is negative or has more than 31 bits", batch.seq)
+    if len(set(engines.name)) != count:
+        raise WireError("wrong_shape", "an engine is listed twice", batch.seq)
+
+
+def _check_labels(batch: Batch, earlier: set[int]) -> None:
+    told = [one.pid for one in batch.processes.labels]
+    if len(set(told)) != len(told):
+        raise WireError("wrong_shape", "labels of one process are told twice", batch.seq)
+    if strange := set(told).difference(batch.processes.pid, earlier):
+        raise WireError("wrong_shape", f"labels of process {min(strange)}, of which nothing was told", batch.seq)
+    for one in batch.processes.labels:
+        if len(one.labels) > labels.MAX_LABELS:
+            detail = f"{len(one.labels)} labels of process {one.pid}; at most {labels.MAX_LABELS} are taken"
+            raise WireError("wrong_shape", detail, batch.seq)
+        for name, value in one.labels.items():
+            if not (_LABEL.fullmatch(name) and labels.is_label(name)):
+                raise WireError("wrong_shape", f"{clean(name, 60)!r} is no label of a process", batch.seq)
+            if len(value) > labels.MAX_LABEL:
+                detail = f"{len(value)} characters in label {name}; at most {labels.MAX_LABEL} are taken"
+                raise WireError("wrong_shape", detail, batch.seq)
+
+
 def weight(batch: Batch) -> int:
     """Bytes of memory, about, that the batch takes while it waits: a hold of nine bytes on the wire becomes a row."""
-    processes, columns = batch.processes, len(batch.processes.values)
+    processes, columns, engines = batch.processes, len(batch.processes.values), batch.engines
     cells = len(batch.host) + sum(map(len, batch.gpu)) + columns * (len(processes.pid) + len(processes.holds))
+    cells += (len(engines.values) + 10) * len(engines.name) + 10 * sum(len(one.labels) + 1 for one in processes.labels)
     return 16 * cells + 100 * (len(processes.pid) + len(processes.holds) + len(batch.absent))
 
 

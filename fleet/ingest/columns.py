@@ -39,13 +39,14 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
-    """A value that was refused at `t` on the server's clock. `gpu` is None for the host's."""
+    """A value that was refused at `t` on the server's clock. `gpu` is None for the host's and an engine's."""
 
     node: int
     node_name: str
     gpu: int | None
     metric: str
     t: float
+    of_engine: bool = False
 
 
 @dataclass(slots=True)
@@ -55,6 +56,8 @@ class Chunk:
     taken: list[Accepted]
     frames: dict[Scope, list[pl.DataFrame]] = field(default_factory=lambda: {scope: [] for scope in SCOPES})
     impossible: list[Impossible] = field(default_factory=list)
+    engines: list[pl.DataFrame] = field(default_factory=list)
+    """Rows of serving engines by `node` and `name`; only the database knows their ids (engines.py)."""
 
 
 @cache
@@ -93,6 +96,7 @@ def gather(taken: list[Accepted], ring: Ring) -> Chunk:
         _gpus(group, layout, chunk, ring)
         _hosts(group, layout, chunk, ring)
         _processes(group, layout, chunk, ring)
+        _engines(group, layout, chunk)
     return chunk
 
 
@@ -179,6 +183,28 @@ def _processes(group: list[Accepted], layout: Layout, chunk: Chunk, ring: Ring) 
         start = end
 
 
+def _engines(group: list[Accepted], layout: Layout, chunk: Chunk) -> None:
+    columns: list[list[Cell]] = [[] for _ in layout.engine]
+    name: list[str] = []
+    sessions: list[Session] = []
+    t: list[float] = []
+    for one in group:
+        engines = one.batch.engines
+        if not engines.name:
+            continue
+        for column, values in zip(columns, engines.values, strict=True):
+            column.extend(values)
+        name.extend(engines.name)
+        t.extend(repeat(one.batch.t, len(engines.name)))
+        sessions.extend(repeat(one.session, len(engines.name)))
+    if not name:
+        return
+    node = np.fromiter((session.node for session in sessions), np.int64, len(sessions))
+    gated = _gated("engine", layout.engine, columns, chunk, node, np.array(t, np.float64), sessions)
+    rows = _keyed(node, np.array(t, np.float64), gated).rename({"entity": "node"})
+    chunk.engines.append(rows.with_columns(pl.Series("name", name, dtype=pl.String)))
+
+
 def _gated(
     scope: Scope,
     names: tuple[str, ...],
@@ -197,9 +223,10 @@ def _gated(
                 Impossible(
                     sessions[row].node,
                     sessions[row].node_name,
-                    None if scope == "host" else int(entity[row]),
+                    None if scope in ("host", "engine") else int(entity[row]),
                     name,
                     float(t[row]) - sessions[row].skew.whole,
+                    scope == "engine",
                 )
                 for row in rows
             )

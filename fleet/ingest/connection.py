@@ -131,6 +131,7 @@ class Connection:
             if error.code == "bad_time" and 0 < batch.t - self.heard_at < MAX_SKEW_S:
                 self.ingest.ledger.clock(session.node, batch.t - self.heard_at)  # nothing of it is stored, so say why
             raise
+        self.ingest.changes.take(session, batch)
         self.ingest.writer.put(Accepted(session, batch, self.heard_at, size + weight(batch)))
         return session
 

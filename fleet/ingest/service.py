@@ -14,6 +14,7 @@ from fleet.ingest import ledger as ledgers
 from fleet.ingest.absence import Source
 from fleet.ingest.accept import Session
 from fleet.ingest.auth import Tokens
+from fleet.ingest.changes import Changes
 from fleet.ingest.columns import Chunk
 from fleet.ingest.connection import Connection, Voice
 from fleet.ingest.events import Arrived, EventDesk
@@ -51,6 +52,7 @@ class Ingest:
             max_bytes=settings.FETTLE_QUEUE_MB * 1_000_000,
         )
         self.events = EventDesk(self.threads, self._settled)
+        self.changes = Changes()
         self.connections: set[Connection] = set()
         self.by_token: Counter[int] = Counter()
         self.hello_times: dict[int, deque[float]] = {}
@@ -148,4 +150,6 @@ class Ingest:
             self._forget(name)
 
     def _forget(self, name: str) -> None:
-        self.ledger.drop(self.voices.pop(name).node, name)
+        node = self.voices.pop(name).node
+        self.ledger.drop(node, name)
+        self.changes.forget(node)

@@ -21,6 +21,8 @@ from django.db import Error as DatabaseFault
 from fleet.ingest.absence import AbsenceBook, Source
 from fleet.ingest.accept import Session
 from fleet.ingest.columns import SCOPES, Accepted, Chunk, gather
+from fleet.ingest.engines import resolve
+from fleet.ingest.labels import LabelBook
 from fleet.ingest.threads import Threads
 from fleet.ingest.window import Ring
 from fleet.store.series import Series, StoreError
@@ -64,6 +66,7 @@ class Writer:
         self._queue: list[Accepted] = []
         self._gathered: list[Chunk] = []
         self._absences = AbsenceBook()
+        self._labels = LabelBook()
         self._unacked: Counter[Source] = Counter()  # stored, but for their absences
         self.batches = 0
         self.bytes = 0
@@ -218,7 +221,11 @@ class Writer:
             frames = [frame for chunk in chunks for frame in chunk.frames[scope]]
             if frames:
                 self._series.write(scope, pl.concat(frames, how="diagonal"))
+        engines = resolve(chunks)
+        if engines is not None:
+            self._series.write("engine", engines)
         self._absences.apply(chunks)
+        self._labels.apply(chunks)
 
     def _free(self, taken: list[Accepted]) -> None:
         for one in taken:

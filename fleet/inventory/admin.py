@@ -5,7 +5,7 @@ from typing import ClassVar
 from django.contrib import admin
 from django.http import HttpRequest
 
-from fleet.inventory.models import Absence, Event, Gpu, Node, Refusal
+from fleet.inventory.models import Absence, Engine, Event, Gpu, Node, Process, Refusal
 
 
 class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -36,6 +36,25 @@ class GpuAdmin(ReadOnly):
     list_filter = ("model", "present")
     list_select_related: ClassVar[list[str]] = ["node"]
     search_fields = ("uuid", "node__name")
+
+
+@admin.register(Engine)
+class EngineAdmin(ReadOnly):
+    """Serving engines."""
+
+    list_display = ("node", "name", "kind", "model", "pid", "last_seen_at")
+    list_filter = ("kind",)
+    list_select_related: ClassVar[list[str]] = ["node"]
+    search_fields = ("name", "model", "node__name")
+
+
+@admin.register(Process)
+class ProcessAdmin(ReadOnly):
+    """Processes of which something was told in words."""
+
+    list_display = ("node", "pid", "name", "first_seen_at", "last_seen_at")
+    list_select_related: ClassVar[list[str]] = ["node"]
+    search_fields = ("name", "node__name")
 
 
 @admin.register(Absence)

@@ -83,6 +83,53 @@ class Gpu(models.Model):
         return f"{self.node.name} GPU {self.index}"
 
 
+class Engine(models.Model):
+    """A serving engine of one node, known by where it is asked. Its id is the key of its series in the store."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="engines")
+    name = models.CharField(max_length=200, help_text="Where its agent asks it, such as http://127.0.0.1:8000.")
+    kind = models.CharField(max_length=20)
+    model = models.CharField(max_length=200, blank=True)
+    pid = models.PositiveIntegerField(null=True, blank=True)
+    first_seen_at = models.DateTimeField()
+    last_seen_at = models.DateTimeField(help_text="Right to a minute while it is there.")
+
+    class Meta:
+        verbose_name = pgettext_lazy("model", "serving engine")
+        verbose_name_plural = pgettext_lazy("model", "serving engines")
+        ordering = ("node__name", "name")
+        constraints = [models.UniqueConstraint(fields=("node", "name"), name="engine_of_node")]
+
+    def __str__(self) -> str:
+        return f"{self.node.name} {self.kind} {self.name}"
+
+
+class Process(models.Model):
+    """A process that holds or held a GPU, with what its agent told of it in words (keys of wire.labels).
+
+    Nobody tells when a process began, and the kernel gives a pid anew: a pid that was not listed for a while and comes
+    back with another name or other labels is another process, and has another row.
+    """
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="processes")
+    pid = models.PositiveIntegerField()
+    name = models.CharField(max_length=64, blank=True)
+    labels = models.JSONField(default=dict)
+    told_at = models.DateTimeField(help_text="When its agent said so.")
+    first_seen_at = models.DateTimeField()
+    last_seen_at = models.DateTimeField(help_text="Right to a minute while it is there.")
+
+    class Meta:
+        verbose_name = pgettext_lazy("model", "process")
+        verbose_name_plural = pgettext_lazy("model", "processes")
+        ordering = ("-last_seen_at",)
+        constraints = [models.UniqueConstraint(fields=("node", "pid", "first_seen_at"), name="process_of_node")]
+        indexes = [models.Index(fields=("node", "last_seen_at"), name="process_seen")]
+
+    def __str__(self) -> str:
+        return f"{self.node.name} {self.pid} {self.name}"
+
+
 class Absence(models.Model):
     """From `since` to `until` a metric had no value, for `reason`; `until` is null while it lasts.
 

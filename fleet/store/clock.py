@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import polars as pl
 from django.db.models import Q
 
-from fleet.inventory.models import Gpu, Node, whole_skew
+from fleet.inventory.models import Engine, Gpu, Node, whole_skew
 from fleet.store.series import store
 from wire.metrics import Scope
 
@@ -30,8 +30,8 @@ def ahead(scope: Scope, entities: Collection[int] | None = None) -> dict[int, in
     skews = {node: whole_skew(skew) for node, skew in Node.objects.filter(off).values_list("pk", "clock_skew_s")}
     skews = {node: skew for node, skew in skews.items() if skew}
     if scope != "host" and skews:
-        gpus = Gpu.objects.filter(node__in=skews).values_list("pk", "node_id")
-        skews = {gpu: skews[node] for gpu, node in gpus}
+        things = (Engine if scope == "engine" else Gpu).objects.filter(node__in=skews).values_list("pk", "node_id")
+        skews = {thing: skews[node] for thing, node in things}
     return skews if entities is None else {entity: skew for entity, skew in skews.items() if entity in entities}
 
 

@@ -12,7 +12,7 @@ from fleet.findings import retention
 from fleet.findings.lifecycle import Place, end, report
 from fleet.findings.models import Diagnosis, Finding, Transition
 from fleet.findings.tasks import forget
-from fleet.inventory.models import Absence, Event
+from fleet.inventory.models import Absence, Engine, Event, Process
 from fleet.notify import routing
 from fleet.notify.models import Delivery, Route
 from tests.fleet.rows import event, found, gpu, node
@@ -67,6 +67,23 @@ def test_events_and_absences_go_when_they_are_over() -> None:
 
     assert set(Event.objects.values_list("code", flat=True)) == {2, 3}
     assert set(Absence.objects.values_list("metric", flat=True)) == {"new", "open"}
+
+
+def test_processes_and_engines_go_when_they_were_not_seen_for_long(settings: Settings) -> None:
+    """One that is there is seen every minute, however long ago it began. An engine stays as long as its readings may."""
+    home = node()
+    for number, seen in ((1, 51.0), (2, 49.0), (3, 0.0)):
+        times = {"first_seen_at": ago(90), "last_seen_at": ago(seen)}
+        Process.objects.create(node=home, pid=number, told_at=ago(90), **times)
+        Engine.objects.create(node=home, name=f"http://h:{number}", kind="vllm", pid=number, **times)
+    settings.FETTLE_RETAIN_RAW_H = 24 * 60
+    forget()
+    assert Engine.objects.count() == 3
+    settings.FETTLE_RETAIN_RAW_H = 24
+    forget()
+
+    assert set(Process.objects.values_list("pid", flat=True)) == {2, 3}
+    assert set(Engine.objects.values_list("pid", flat=True)) == {2, 3}
 
 
 def test_diagnoses_of_what_is_gone_and_sessions_that_ran_out_go() -> None:

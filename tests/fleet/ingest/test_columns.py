@@ -14,7 +14,7 @@ from fleet.ingest.window import Ring
 from fleet.store.memory import MemorySeries
 from tests.speaking import GPU, PROCESS, batch, hello
 from wire.codec import WireError, decode_from_agent, encode
-from wire.messages import AbsentChange, Batch, Cell, Hold, Processes, schema_id
+from wire.messages import AbsentChange, Batch, Cell, Engines, Hold, Labels, Processes, schema_id
 
 NOW = 1_750_000_000.0
 SHORT = ("power_w", "clocks_event_reasons", "sm_active")
@@ -25,6 +25,8 @@ CELL = st.one_of(
     st.sampled_from([0, 1, 0.5, 40, 2**32, float(0x7FFFFFF0), float("nan")]),
 )
 NAMES = st.text(max_size=8)
+ENGINE = ("requests_running", "kv_cache_used")
+SCHEMA = schema_id(SHORT, ("cpu_busy_cores",), PROCESS, ENGINE)
 
 
 def session_of(layout: Layout, gpus: tuple[int, ...] = (11, 12)) -> Session:
@@ -42,10 +44,11 @@ def ring_of(gpus: tuple[int, ...] = (11, 12)) -> Ring:
 @st.composite
 def batches(draw: st.DrawFn) -> Batch:
     """Batches of a small layout: mostly of the right shape, with any value in any cell."""
-    said = hello("n", gpu_metrics=SHORT, host_metrics=("cpu_busy_cores",), schema=schema_id(SHORT, ("cpu_busy_cores",), PROCESS))
+    said = hello("n", gpu_metrics=SHORT, host_metrics=("cpu_busy_cores",), engine_metrics=ENGINE, schema=SCHEMA)
     right = draw(st.integers(0, 4)) > 0
     width = 2 if right else draw(st.integers(0, 3))
     pids = draw(st.lists(st.integers(0, 5), max_size=3))
+    urls = draw(st.lists(st.sampled_from(["http://h:1", "http://h:2"]), max_size=2))
     return Batch(
         node="n",
         boot="boot-1",
@@ -69,6 +72,14 @@ def batches(draw: st.DrawFn) -> Batch:
                 )
                 for _ in range(draw(st.integers(0, 3)))
             ],
+            labels=[Labels(draw(st.integers(0, 5)), {"torch": draw(NAMES)}) for _ in range(draw(st.integers(0, 1)))],
+        ),
+        engines=Engines(
+            name=urls,
+            kind=["vllm"] * len(urls),
+            model=[draw(NAMES) for _ in urls],
+            pid=[draw(st.one_of(st.none(), st.integers(-1, 9))) for _ in urls],
+            values=[[draw(CELL) for _ in urls] for _ in ENGINE] if urls else [],
         ),
         absent=[AbsentChange(draw(st.integers(-2, 3)), draw(st.sampled_from(["power_w", "cpu_busy_cores", "x"])), draw(NAMES))]
         if draw(st.booleans())
@@ -80,7 +91,7 @@ def batches(draw: st.DrawFn) -> Batch:
 @given(st.lists(batches(), min_size=1, max_size=5))
 def test_what_passes_the_checks_becomes_columns_that_the_store_takes(given_batches: list[Batch]) -> None:
     """Through the codec, the checks and the gate into a store: either a WireError at the check, or rows in range."""
-    said = hello("n", gpu_metrics=SHORT, host_metrics=("cpu_busy_cores",), schema=schema_id(SHORT, ("cpu_busy_cores",), PROCESS))
+    said = hello("n", gpu_metrics=SHORT, host_metrics=("cpu_busy_cores",), engine_metrics=ENGINE, schema=SCHEMA)
     session = session_of(check_hello(said, "n"))
     taken = []
     for one in given_batches:
@@ -96,7 +107,10 @@ def test_what_passes_the_checks_becomes_columns_that_the_store_takes(given_batch
     for scope, frames in chunk.frames.items():
         for frame in frames:
             store.write(scope, frame)
+    kv_cache = pl.concat([pl.Series("kv_cache_used", [], pl.Float64), *[frame["kv_cache_used"] for frame in chunk.engines]])
 
+    assert len(kv_cache) == sum(len(one.batch.engines.name) for one in taken)
+    assert kv_cache.drop_nulls().is_between(0, 1).all()
     power = pl.concat([pl.Series("power_w", [], pl.Float64), *[frame["power_w"] for frame in chunk.frames["gpu"]]])
     assert len(power) == 2 * len(taken)
     assert power.drop_nulls().is_between(0, 3000).all()

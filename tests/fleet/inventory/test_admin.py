@@ -6,11 +6,11 @@ from django.db.models import Model
 from django.test import RequestFactory
 
 from fleet.accounts.models import User
-from fleet.inventory.models import Absence, Event, Gpu, Node, Refusal
+from fleet.inventory.models import Absence, Engine, Event, Gpu, Node, Process, Refusal
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("model", [Node, Gpu, Absence, Refusal, Event])
+@pytest.mark.parametrize("model", [Node, Gpu, Absence, Refusal, Event, Engine, Process])
 def test_nobody_adds_or_changes_rows(model: type[Model]) -> None:
     """The next hello would undo it; even a superuser only reads and deletes."""
     request = RequestFactory().get("/")
