@@ -18,6 +18,7 @@ from agents.segment import BATCH, EVENT
 from agents.sender import Sender
 from agents.source import Absences, Inventory, Source
 from agents.spool import Spool
+from agents.told_labels import ToldLabels
 from wire.codec import encode
 from wire.messages import Batch, Event
 
@@ -55,6 +56,7 @@ class NodeLoop:
         self._batch_seq = 0
         self._event_seq = 0
         self._absences = Absences()
+        self._labels = ToldLabels()
         self._drops_told = self._events_told = 0
         self._drops_at = -math.inf
         self._recent: dict[tuple[str, str | None, int | None], list[float]] = {}  # first told at, repeats since
@@ -67,6 +69,7 @@ class NodeLoop:
             self._begin()
         if self.sender is not None and self.sender.lost_some():
             self._absences.reset()
+            self._labels.reset()
         self._tell_drops()
         batch = Batch(
             node=self.node,
@@ -76,7 +79,7 @@ class NodeLoop:
             t=t,
             gpu=tick.gpu,
             host=tick.host,
-            processes=tick.processes,
+            processes=self._labels.news(tick.processes),
             absent=self._absences.changes(tick),
         )
         self._batch_seq += 1
@@ -146,6 +149,7 @@ class NodeLoop:
         self._boot = uuid.uuid4().hex
         self._batch_seq = self._event_seq = 0
         self._absences = Absences()
+        self._labels.reset()
         self.spool.begin(self._inventory.hello(self.node, self._boot, agent_version(), INTERVAL_S))
         if self.sender is not None:
             self.sender.begin()

@@ -10,11 +10,12 @@ from pathlib import Path
 from msgspec import structs
 
 from agents.collectors.host import HostCollector, facts
+from agents.collectors.process_labels import ProcessLabels
 from agents.collectors.processes import ProcessCollector, Reading
 from agents.device import SLOW_S, DeviceEvent, Driver
 from agents.gpus import Gpus
 from agents.source import GPU, PROCESS, EventSource, Inventory, Tick, metric_major
-from wire.messages import Hold, Processes
+from wire.messages import Hold, Labels, Processes
 
 
 class Machine:
@@ -28,6 +29,7 @@ class Machine:
         self._host = HostCollector(proc)
         self._host_facts = facts(proc)
         self._processes = ProcessCollector(proc)
+        self._labels = ProcessLabels(proc)
         self._stock = self._gpus.stock
         self.inventory = Inventory(self._host_facts, ())
 
@@ -68,21 +70,24 @@ class Machine:
             await reading
         rows = self._gpus.rows()
         self._take_stock()
-        readings = self._processes.collect((hold.pid for hold in rows.holds), time.monotonic())
+        now = time.monotonic()
+        readings = self._processes.collect((hold.pid for hold in rows.holds), now)
         shown = {reading.pid for reading in readings}
+        labels = self._labels.of(((one.pid, one.start, one.user) for one in readings if one.start is not None), now)
         return Tick(
             gpu=metric_major(rows.values, len(GPU)),
             gpu_reasons=rows.reasons,
             host=list(self._host.values),
             host_reasons=list(self._host.reasons),
             holds_reasons=rows.holds_reasons,
-            processes=_processes(readings, [hold for hold in rows.holds if hold.pid in shown]),
+            processes=_processes(readings, [hold for hold in rows.holds if hold.pid in shown], labels),
             process_reasons=[reading.reasons for reading in readings],
         )
 
     async def close(self) -> None:
         """Let the driver and the files go, within a second; a thread that hangs is left to the exit."""
         self._host.close()
+        self._labels.close()
         await self._gpus.close()
 
     def _take_stock(self) -> None:
@@ -96,11 +101,12 @@ class Machine:
             self.inventory = Inventory(host, stock.gpus)
 
 
-def _processes(readings: list[Reading], holds: list[Hold]) -> Processes:
+def _processes(readings: list[Reading], holds: list[Hold], labels: dict[int, dict[str, str]]) -> Processes:
     return Processes(
         pid=[reading.pid for reading in readings],
         name=[reading.name for reading in readings],
         user=[reading.user for reading in readings],
         values=metric_major([reading.values for reading in readings], len(PROCESS)),
         holds=holds,
+        labels=[Labels(pid, words) for pid, words in labels.items()],
     )

@@ -68,6 +68,7 @@ def as_dict(node: str, t: float, machine: Machine, tick: Tick) -> dict[str, Any]
                 "pid": pid,
                 "name": name,
                 "user": user,
+                "labels": next((one.labels for one in processes.labels if one.pid == pid), {}),
                 "gpus": {machine.inventory.gpus[hold.gpu].uuid: hold.mem_bytes for hold in processes.holds if hold.pid == pid},
                 **_named(PROCESS, [column[row] for column in processes.values], tick.process_reasons[row]),
             }

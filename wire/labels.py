@@ -1,16 +1,16 @@
 """Words that an agent may tell of a process, and the kinds of serving engines; nothing else of a process leaves the node."""
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 LABELS: Final[dict[str, str]] = {
     "container": "Container id, from the cgroup.",
     "pod": "Kubernetes pod UID, from the cgroup.",
-    "pod_name": "Kubernetes pod name, where the process's environment names it.",
+    "pod_name": "Kubernetes pod name, where the process's environment has it in `POD_NAME`, `K8S_POD_NAME` or `MY_POD_NAME`.",
     "slurm_job": "Slurm job id, from the cgroup or the environment.",
-    "slurm_step": "Slurm step.",
-    "pid_in_namespace": "The pid that the process has in its own namespace.",
-    "engine": "Serving engine that the command line starts, one of ENGINES.",
-    "launcher": "What started it: torchrun, deepspeed, megatron, accelerate.",
+    "slurm_step": "Slurm step: a number, `batch`, `extern` or `interactive`.",
+    "pid_in_namespace": "The pid that the process has in its own namespace, where that is another one.",
+    "engine": "Serving engine that the command line of the process or of an ancestor starts: `vllm`, `sglang`, `triton` or `trtllm`.",
+    "launcher": "What started it, likewise: `torchrun`, `deepspeed`, `megatron` or `accelerate`.",
     "torch": "Version of PyTorch that the process has loaded.",
     "cuda": "Version of the CUDA runtime that the process has loaded.",
 }
@@ -27,6 +27,67 @@ ENV: Final = (
 ENV_PREFIXES: Final = ("NCCL_", "PYTORCH_", "TORCH_", "CUDA_MPS_", "OMP_", "MKL_")
 """Variables whose value may be told: whitelisted names, and names that begin so."""
 
+FlagKind: TypeAlias = Literal["number", "boolean", "word", "model"]
+
+FLAGS: Final[dict[str, FlagKind]] = {
+    **dict.fromkeys(
+        # vLLM, SGLang, TensorRT-LLM
+        ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "expert-parallel-size", "context-parallel-size",
+         "gpu-memory-utilization", "max-num-seqs", "max-num-batched-tokens", "max-model-len", "block-size", "swap-space",
+         "cpu-offload-gb", "num-scheduler-steps", "num-speculative-tokens", "mem-fraction-static", "max-running-requests",
+         "max-total-tokens", "context-length", "chunked-prefill-size", "max-prefill-tokens", "schedule-conservativeness",
+         "cuda-graph-max-bs", "num-continuous-decode-steps", "stream-interval", "max-batch-size", "max-seq-len", "max-num-tokens",
+         "kv-cache-free-gpu-memory-fraction", "gpus-per-node",
+         # tritonserver
+         "model-control-poll-interval", "pinned-memory-pool-byte-size", "backend-threads", "http-thread-count",
+         # torchrun, deepspeed, accelerate
+         "nnodes", "node-rank", "nproc-per-node", "num-gpus", "num-nodes", "num-processes", "num-machines", "max-restarts",
+         "num-cpu-threads-per-process", "gradient-accumulation-steps", "zero-stage",
+         # Megatron, and training scripts in general
+         "tensor-model-parallel-size", "pipeline-model-parallel-size", "num-layers-per-virtual-pipeline-stage",
+         "expert-model-parallel-size", "micro-batch-size", "global-batch-size", "seq-length", "num-layers", "hidden-size",
+         "num-attention-heads", "num-workers", "batch-size", "prefetch-factor", "per-device-train-batch-size",
+         "per-device-eval-batch-size", "dataloader-num-workers", "recompute-num-layers"),
+        "number",
+    ),
+    **dict.fromkeys(
+        ("enforce-eager", "enable-prefix-caching", "enable-chunked-prefill", "enable-expert-parallel", "async-scheduling",
+         "disable-custom-all-reduce", "trust-remote-code", "disable-cuda-graph", "disable-radix-cache", "disable-overlap-schedule",
+         "enable-torch-compile", "enable-dp-attention", "enable-mixed-chunk", "standalone", "multi-gpu", "fp16", "bf16", "tf32",
+         "sequence-parallel", "use-distributed-optimizer", "overlap-grad-reduce", "overlap-param-gather", "use-flash-attn",
+         "recompute-activations", "gradient-checkpointing", "torch-compile", "use-mcore-models", "pin-memory",
+         "persistent-workers", "dataloader-pin-memory"),
+        "boolean",
+    ),
+    **dict.fromkeys(
+        ("kv-cache-dtype", "quantization", "dtype", "attention-backend", "distributed-executor-backend", "load-format",
+         "mixed-precision", "schedule-policy", "sampling-backend", "grammar-backend", "backend", "model-control-mode",
+         "transformer-impl", "recompute-granularity", "recompute-method", "dynamo-backend", "rdzv-backend", "fp8-format",
+         "moe-a2a-backend", "disaggregation-mode", "kv-cache-type"),
+        "word",
+    ),
+    "model": "model",
+    "model-path": "model",
+    "served-model-name": "model",
+    "tokenizer": "model",
+    "speculative-model": "model",
+}  # fmt: skip
+"""Flags whose value may be told, and what it has to be: a number, a boolean, a short word, or the last part of a model's path."""
+
+FLAG_NAMES: Final[dict[str, str]] = {
+    "tp": "tensor-parallel-size",
+    "tp-size": "tensor-parallel-size",
+    "pp": "pipeline-parallel-size",
+    "pp-size": "pipeline-parallel-size",
+    "dp": "data-parallel-size",
+    "dp-size": "data-parallel-size",
+    "ep": "expert-parallel-size",
+    "ep-size": "expert-parallel-size",
+    "j": "num-workers",
+    "workers": "num-workers",
+}
+"""Other names of the same flags."""
+
 ENGINES: Final = ("vllm", "sglang", "triton", "trtllm")
 MAX_LABELS: Final = 48
 """Of one process."""
@@ -35,7 +96,7 @@ MAX_LABEL: Final = 200
 
 
 def is_label(name: str) -> bool:
-    """True for a key that `Labels.labels` may have."""
+    """True for a key that `Labels.labels` may have. A flag has any name: a newer agent may know more of them."""
     if name.startswith("env."):
         variable = name.removeprefix("env.")
         return variable in ENV or variable.startswith(ENV_PREFIXES)

@@ -73,7 +73,14 @@ class Scraped:
     what: str
 
 
-Source: TypeAlias = Nvml | NvmlField | Gpm | Proc | Scraped
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What a program tells of itself through `fettle_report`, by the name that its datagrams have for it."""
+
+    what: str
+
+
+Source: TypeAlias = Nvml | NvmlField | Gpm | Proc | Scraped | Reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +184,24 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("rss_bytes", "process", "gauge", "bytes", 0, 1 << 50, "Resident memory.", Proc("/proc/PID/statm")),
     Metric("read_chars_total", "process", "counter", "bytes", 0, _BYTES, "Bytes passed to read calls, page cache included.", Proc("/proc/PID/io")),
     Metric("write_chars_total", "process", "counter", "bytes", 0, _BYTES, "Bytes passed to write calls, page cache included.", Proc("/proc/PID/io")),
+    Metric("main_thread_cpu_pct", "process", "mean", "percent", 0, 100, "CPU of its main thread, which launches the kernels of most programs.", Proc("/proc/PID/task/PID/stat")),
+    Metric("dataloader_workers", "process", "gauge", "processes", 0, 1 << 22, "Descendants that run the process's own program (forked, or spawned by multiprocessing) and hold no GPU: data loader workers as a rule.", Proc("/proc/PID/cmdline")),
+    Metric("io_delay_s_total", "process", "counter", "seconds", 0, _BYTES, "Time its main thread waited for storage; only where the kernel keeps delay accounts (sysctl kernel.task_delayacct).", Proc("/proc/PID/stat")),
+    Metric("shmem_bytes", "process", "gauge", "bytes", 0, 1 << 50, "Resident shared memory (/dev/shm, shared mappings without a file): what data loader workers hand over.", Proc("/proc/PID/status")),
+    Metric("voluntary_switches_total", "process", "counter", "switches", 0, _BYTES, "Times its main thread gave up the CPU to wait.", Proc("/proc/PID/status")),
+    Metric("involuntary_switches_total", "process", "counter", "switches", 0, _BYTES, "Times its main thread was taken off the CPU for others.", Proc("/proc/PID/status")),
+    Metric("read_bytes_total", "process", "counter", "bytes", 0, _BYTES, "Bytes that storage delivered for it, page cache left out.", Proc("/proc/PID/io")),
+    Metric("write_bytes_total", "process", "counter", "bytes", 0, _BYTES, "Bytes it caused to be written to storage.", Proc("/proc/PID/io")),
+    # Process: what its program tells of itself
+    Metric("steps_total", "process", "counter", "steps", 0, _BYTES, "Training steps since the program began.", Reported("steps")),
+    Metric("step_time_s", "process", "mean", "seconds", 0, 1e6, "Time of a step: mean of those that ended since the sample before, or of the last ones while the next is under way.", Reported("step_s")),
+    Metric("data_wait_s", "process", "mean", "seconds", 0, 1e6, "Time of a step that was spent waiting for its data, as the program measured it.", Reported("wait_s")),
+    Metric("samples_per_s", "process", "mean", "per_second", 0, 1e12, "Samples that the steps worked through, a second.", Reported("samples")),
+    Metric("loss", "process", "gauge", "number", -1e30, 1e30, "Loss of the last step that told it.", Reported("loss")),
+    Metric("loss_not_finite_total", "process", "counter", "steps", 0, _BYTES, "Steps whose loss was NaN or infinite.", Reported("loss_not_finite")),
+    Metric("loss_scale", "process", "gauge", "number", 0, 1e30, "Scale of the loss in mixed precision; it halves with each overflow.", Reported("loss_scale")),
+    Metric("alloc_peak_bytes", "process", "gauge", "bytes", 0, 1 << 43, "Highest device memory that PyTorch's allocator has handed out.", Reported("alloc_peak_bytes")),
+    Metric("alloc_retries_total", "process", "counter", "events", 0, _BYTES, "Times PyTorch's allocator had to free its cache and ask again.", Reported("alloc_retries")),
     # Engine: a serving engine's own figures
     Metric("requests_running", "engine", "gauge", "requests", 0, 1 << 24, "Requests in the running batch.", Scraped("vllm:num_requests_running, sglang:num_running_reqs")),
     Metric("requests_waiting", "engine", "gauge", "requests", 0, 1 << 24, "Requests that wait for a place in the batch.", Scraped("vllm:num_requests_waiting, sglang:num_queue_reqs, nv_inference_pending_request_count")),

@@ -1,41 +1,41 @@
 """The processes that hold a GPU: who they are and what they and their descendants do.
 
 The name is the program's: its `comm`, or for an interpreter the script's file name or module. Nothing else of a
-command line is kept.
+command line is kept here; `process_labels.py` tells more, in the words of `wire/labels.py`.
 """
 
 import os
 import pwd
-import re
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
-from agents.collectors import procfs
+from agents.collectors import process_stat, procfs
+from agents.collectors.command_line import INTERPRETER, program
+from agents.collectors.descendants import Descendants, Tree
+from agents.collectors.process_readers import READERS, Answers
+from agents.collectors.process_stat import Stat
 from wire.messages import Cell
-from wire.metrics import accept, of
+from wire.metrics import Reported, accept, of
 
 PROCESS_METRICS: Final = tuple(of("process"))
 _NAMES: Final = tuple(metric.name for metric in PROCESS_METRICS)
+_REPORTED: Final = tuple(metric.name for metric in PROCESS_METRICS if isinstance(metric.source, Reported))
 _HZ: Final = os.sysconf("SC_CLK_TCK")
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_FIRST_NAMESPACE: Final = "pid:[4026531836]"
+"""The kernel's own number of the namespace that every process of the node is in (PROC_PID_INIT_INO)."""
+_DEVICES: Final = ("/dev/nvidia", "/dev/dxg", "/dev/kfd", "/dev/dri/", "/dev/davinci")
+_MAX_FILES: Final = 4096
 MAX_PROCESSES: Final = 256
 """More processes than this hold no GPU on a sane node; the rest is left out of a frame that must stay small."""
-_SCAN_SHARE: Final = 0.001
-"""The scan for descendants reads all of /proc; it may take this share of a core."""
-_SCAN_MIN_S: Final = 2.0
-_SCAN_MAX_S: Final = 60.0
-
-_INTERPRETER: Final = re.compile(r"(?:python|pypy|pt_main_thread|bash|sh|dash|perl|ruby|node|julia|java|Rscript)[\d.]*w?")
-_SAFE: Final = re.compile(r"[\w.+-]{1,64}")
-_INLINE: Final = re.compile(r"-[A-Za-z]*c")  # the next argument is a program, not a file
-_WITH_VALUE: Final = ("-W", "-X", "--check-hash-based-pycs")
 
 
-Answers: TypeAlias = dict[str, Cell | str]
-"""Numbers or reasons by the registry's names."""
+class Reports(Protocol):
+    """What programs tell of themselves."""
+
+    def of(self, pid: int, start: int, now: float) -> Answers:
+        """What this process told since the call before; nothing where it tells nothing."""
 
 
 @dataclass(slots=True)
@@ -45,136 +45,100 @@ class _Seen:
     start: int
     name: str
     user: str
+    descendants: Descendants
     ticks: int
     at: float
-    children: dict[int, tuple[int, int]] = field(default_factory=dict)  # pid: (start, ticks)
-    children_at: float | None = None
+    main_ticks: int | None = None
 
 
 @dataclass(slots=True)
 class Reading:
-    """One process now: values and reasons in the order of PROCESS_METRICS."""
+    """One process now: values and reasons in the order of PROCESS_METRICS. `start` is None where it cannot be read."""
 
     pid: int
     name: str
     user: str
     values: list[Cell]
     reasons: list[str | None]
-
-
-def rss(base: str) -> Answers:
-    """Resident memory."""
-    try:
-        return {"rss_bytes": int(procfs.read(f"{base}/statm").split()[1]) * _PAGE}
-    except OSError as error:
-        return {"rss_bytes": procfs.reason(error)}
-    except (ValueError, IndexError):
-        return {"rss_bytes": "not_a_number"}
-
-
-def io(base: str) -> Answers:
-    """Bytes passed to read and write calls."""
-    names = ("read_chars_total", "write_chars_total")
-    try:
-        content = procfs.read(f"{base}/io")
-    except FileNotFoundError:
-        return dict.fromkeys(names, "unsupported")  # a kernel without task accounting
-    except OSError as error:
-        return dict.fromkeys(names, procfs.reason(error))
-    words = dict(line.split(b":", 1) for line in content.split(b"\n") if b":" in line)
-    try:
-        return dict(zip(names, (int(words[b"rchar"]), int(words[b"wchar"])), strict=True))
-    except (KeyError, ValueError):
-        return dict.fromkeys(names, "not_a_number")
-
-
-READERS: Final[tuple[Callable[[str], Answers], ...]] = (rss, io)
-"""What else is read of each process, from its folder in /proc; a new reading is a file beside this one and a line here."""
+    start: int | None = field(default=None)
 
 
 class ProcessCollector:
     """Reads the processes it is asked for from a /proc given as an argument."""
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(self, proc: Path = Path("/proc"), reports: Reports | None = None) -> None:
         self._proc = str(proc)
+        self._reports = reports
         self._seen: dict[int, _Seen] = {}
-        self._children_of: dict[int, list[int]] = {}
-        self._scan_at = float("-inf")
+        self._tree = Tree(self._proc)
         self._users: dict[int, str] = {}
+        self._keeps_delays = _keeps_delays(self._proc)
+        self._may_be_strangers = not _sees_all(self._proc)
 
     def collect(self, pids: Iterable[int], now: float) -> list[Reading]:
         """One reading for each pid, in order; `now` is a monotonic second. An unreadable process has reasons alone."""
         wanted = sorted(set(pids))[:MAX_PROCESSES]
-        if wanted and now >= self._scan_at:
-            self._scan(now)
-        readings = [self._read(pid, now) for pid in wanted]
-        for pid in self._seen.keys() - set(wanted):
+        if wanted:
+            self._tree.refresh(now)
+        holders = frozenset(wanted)
+        readings = [self._read(pid, now, holders) for pid in wanted]
+        for pid in self._seen.keys() - holders:
             del self._seen[pid]
         return readings
 
-    def _read(self, pid: int, now: float) -> Reading:
+    def _read(self, pid: int, now: float, holders: Container[int]) -> Reading:
         base = f"{self._proc}/{pid}"
         try:
-            stat = _stat(procfs.read(f"{base}/stat"))
+            stat = process_stat.parse(procfs.read(f"{base}/stat"))
         except (OSError, ValueError, IndexError) as error:
             self._seen.pop(pid, None)
             why = procfs.reason(error) if isinstance(error, OSError) else "driver_error"
             return Reading(pid, "", "", [None] * len(_NAMES), [why] * len(_NAMES))
-        values: list[Cell] = []
-        reasons: list[str | None] = []
         seen = self._seen.get(pid)
-        raw: Answers = {"threads": stat.threads}
         if seen is None or seen.start != stat.start:
-            seen = self._seen[pid] = _Seen(stat.start, self._name(base, stat.comm), self._user(base), stat.ticks, now)
-            raw["cpu_pct"] = raw["children_cpu_pct"] = "no_previous"
-            self._children(pid, seen, now)
-            raw["children"] = len(seen.children)
-        else:
-            elapsed = now - seen.at
-            raw["cpu_pct"] = max(0, stat.ticks - seen.ticks) / _HZ / elapsed * 100 if elapsed > 0 else "no_previous"
-            seen.ticks, seen.at = stat.ticks, now
-            share = self._children(pid, seen, now)
-            raw["children_cpu_pct"] = "no_previous" if share is None else share
-            raw["children"] = len(seen.children)
+            if self._may_be_strangers and _is_stranger(base):
+                self._seen.pop(pid, None)
+                return Reading(pid, "", "", [None] * len(_NAMES), ["not_found"] * len(_NAMES))
+            seen = _Seen(stat.start, self._name(base, stat.comm), self._user(base), Descendants(pid), stat.ticks, now)
+            self._seen[pid] = seen
+        raw = self._cpu(base, pid, stat, seen, now)
+        share = seen.descendants.read(self._tree, now, holders)
+        raw["children_cpu_pct"] = "no_previous" if share is None else share
+        raw["children"] = seen.descendants.count
+        workers = seen.descendants.workers
+        raw["dataloader_workers"] = "not_found" if workers is None else workers
+        raw["threads"] = stat.threads
+        if self._keeps_delays and stat.io_delay is not None:
+            raw["io_delay_s_total"] = stat.io_delay / _HZ
         for reader in READERS:
             raw |= reader(base)
+        raw |= dict.fromkeys(_REPORTED, "not_found")
+        if self._reports is not None:
+            raw |= self._reports.of(pid, stat.start, now)
+        values: list[Cell] = []
+        reasons: list[str | None] = []
         for metric in PROCESS_METRICS:
             answer = raw.get(metric.name, "unsupported")
             value, reason = (None, answer) if isinstance(answer, str) else accept(metric, answer)
             values.append(value)
             reasons.append(reason)
-        return Reading(pid, seen.name, seen.user, values, reasons)
+        return Reading(pid, seen.name, seen.user, values, reasons, stat.start)
 
-    def _children(self, pid: int, seen: _Seen, now: float) -> float | None:
-        """Percent of a core that the known descendants used since the call before; None without one."""
-        found: dict[int, tuple[int, int]] = {}
-        ticks = 0
-        pending = list(self._children_of.get(pid, ()))
-        while pending:
-            child = pending.pop()
-            if child in found or child == pid:
-                continue
-            try:
-                stat = _stat(procfs.read(f"{self._proc}/{child}/stat"))
-            except (OSError, ValueError, IndexError):
-                continue
-            if stat.state == "Z":
-                continue
-            found[child] = (stat.start, stat.ticks)
-            before = seen.children.get(child)
-            if before is not None and before[0] == stat.start:
-                ticks += max(0, stat.ticks - before[1])
-            pending.extend(self._children_of.get(child, ()))
-        elapsed = now - seen.children_at if seen.children_at is not None else 0.0
-        seen.children, seen.children_at = found, now
-        return ticks / _HZ / elapsed * 100 if elapsed > 0 else None
-
-    def _scan(self, now: float) -> None:
-        """Learn who is whose child; the next scan waits longer, the dearer this one was."""
-        began = time.thread_time()
-        self._children_of = procfs.children(self._proc)
-        cost = time.thread_time() - began
-        self._scan_at = now + min(_SCAN_MAX_S, max(_SCAN_MIN_S, cost / _SCAN_SHARE))
+    def _cpu(self, base: str, pid: int, stat: Stat, seen: _Seen, now: float) -> Answers:
+        """CPU of the process and of its main thread since the call before."""
+        found: Answers = {"cpu_pct": "no_previous", "main_thread_cpu_pct": "no_previous"}
+        elapsed = now - seen.at
+        try:
+            main: int | None = process_stat.parse(procfs.read(f"{base}/task/{pid}/stat")).ticks
+        except (OSError, ValueError, IndexError) as error:
+            main = None
+            found["main_thread_cpu_pct"] = procfs.reason(error) if isinstance(error, OSError) else "driver_error"
+        if elapsed > 0:
+            found["cpu_pct"] = max(0, stat.ticks - seen.ticks) / _HZ / elapsed * 100
+            if main is not None and seen.main_ticks is not None:  # ticks are whole: a full second may count one too many
+                found["main_thread_cpu_pct"] = min(100.0, max(0, main - seen.main_ticks) / _HZ / elapsed * 100)
+        seen.ticks, seen.main_ticks, seen.at = stat.ticks, main, now
+        return found
 
     def _user(self, base: str) -> str:
         try:
@@ -189,7 +153,7 @@ class ProcessCollector:
         return self._users[uid]
 
     def _name(self, base: str, comm: str) -> str:
-        if not _INTERPRETER.fullmatch(comm):
+        if not INTERPRETER.fullmatch(comm):
             return comm
         try:
             words = procfs.read(f"{base}/cmdline").split(b"\0")
@@ -198,42 +162,34 @@ class ProcessCollector:
         return program([word.decode(errors="replace") for word in words if word]) or comm
 
 
-def program(words: list[str]) -> str | None:
-    """The script's file name or module that an interpreter runs, from its command line; None where there is none."""
-    rest = iter(words[1:])
-    for word in rest:
-        if word == "-m":
-            module = next(rest, "")
-            return module if _SAFE.fullmatch(module) else None
-        if _INLINE.fullmatch(word):
-            return None
-        if word in _WITH_VALUE:
-            next(rest, None)
+def _keeps_delays(proc: str) -> bool:
+    """True where the kernel keeps delay accounts; without them the field of /proc/PID/stat is an empty 0."""
+    try:
+        return procfs.read(f"{proc}/sys/kernel/task_delayacct").strip() == b"1"
+    except OSError:
+        return False
+
+
+def _sees_all(proc: str) -> bool:
+    """False where the agent is in a pid namespace of its own: the driver's pids may then be the node's, not those of `proc`."""
+    try:
+        return os.readlink(f"{proc}/self/ns/pid") == _FIRST_NAMESPACE
+    except OSError:
+        return True
+
+
+def _is_stranger(base: str) -> bool:
+    """True where this process surely has no GPU open: another one of the node has the pid that the driver told."""
+    try:
+        files = os.listdir(f"{base}/fd")
+    except OSError:
+        return False
+    if len(files) > _MAX_FILES:
+        return False
+    for file in files:
+        try:
+            if os.readlink(f"{base}/fd/{file}").startswith(_DEVICES):
+                return False
+        except OSError:
             continue
-        if word.startswith("-"):
-            continue
-        name = os.path.basename(word)
-        return name if _SAFE.fullmatch(name) else None
-    return None
-
-
-@dataclass(slots=True)
-class _Stat:
-    comm: str
-    state: str
-    ticks: int
-    threads: int
-    start: int
-
-
-def _stat(content: bytes) -> _Stat:
-    """The fields of /proc/PID/stat that matter; the name may hold spaces and parentheses."""
-    opening, closing = content.index(b"("), content.rindex(b")")
-    words = content[closing + 2 :].split()
-    return _Stat(
-        comm=content[opening + 1 : closing].decode(errors="replace"),
-        state=words[0].decode(),
-        ticks=int(words[11]) + int(words[12]),
-        threads=int(words[17]),
-        start=int(words[19]),
-    )
+    return True

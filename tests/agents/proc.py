@@ -49,25 +49,36 @@ class Proc:
         cmdline: str = "",
         rss_pages: int = 10,
         io: tuple[int, int] | None = (1000, 2000),
+        main_ticks: int | None = None,
+        io_delay: int = 0,
+        shmem_kb: int = 0,
+        namespace_pid: int | None = None,
     ) -> None:
-        """One process."""
+        """One process; `main_ticks` None: its main thread cannot be read."""
         directory = self.root / str(pid)
         directory.mkdir(exist_ok=True)
-        rest = [
-            state,
-            str(parent),
-            *["0"] * 9,
-            str(ticks // 2),
-            str(ticks - ticks // 2),
-            *["0"] * 4,
-            str(threads),
-            "0",
-            str(start),
-            "0",
-            "0",
-        ]
-        (directory / "stat").write_text(f"{pid} ({comm}) {' '.join(rest)}\n")
+
+        def line(ticks: int) -> str:
+            words = [state, str(parent), *["0"] * 9, str(ticks // 2), str(ticks - ticks // 2), *["0"] * 4, str(threads)]
+            words += ["0", str(start), *["0"] * 19, str(io_delay), "0"]
+            return f"{pid} ({comm}) {' '.join(words)}\n"
+
+        (directory / "stat").write_text(line(ticks))
+        if main_ticks is not None:
+            (directory / "task" / str(pid)).mkdir(parents=True, exist_ok=True)
+            (directory / "task" / str(pid) / "stat").write_text(line(main_ticks))
+        inside = "" if namespace_pid is None else f"\t{namespace_pid}"
+        (directory / "status").write_text(
+            f"Name:\t{comm}\nNSpid:\t{pid}{inside}\nRssShmem:\t{shmem_kb} kB\n"
+            "voluntary_ctxt_switches:\t70\nnonvoluntary_ctxt_switches:\t3\n"
+        )
         (directory / "statm").write_text(f"100 {rss_pages} 5 1 0 9 0\n")
         (directory / "cmdline").write_bytes(cmdline.replace(" ", "\0").encode() + b"\0")
         if io is not None:
-            (directory / "io").write_text(f"rchar: {io[0]}\nwchar: {io[1]}\nsyscr: 1\n")
+            (directory / "io").write_text(
+                f"rchar: {io[0]}\nwchar: {io[1]}\nsyscr: 1\nread_bytes: {io[0] // 2}\nwrite_bytes: {io[1] // 2}\n"
+            )
+
+    def words(self, pid: int, file: str, *words: str) -> None:
+        """`cmdline` or `environ` of a process that is there, word by word."""
+        (self.root / str(pid) / file).write_bytes("".join(f"{word}\0" for word in words).encode())

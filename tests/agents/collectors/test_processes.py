@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.collectors import procfs
-from agents.collectors.processes import MAX_PROCESSES, PROCESS_METRICS, ProcessCollector, Reading, program
+from agents.collectors.command_line import program
+from agents.collectors.processes import MAX_PROCESSES, PROCESS_METRICS, ProcessCollector, Reading
 from tests.agents.proc import Proc
 
 HZ = os.sysconf("SC_CLK_TCK")
@@ -51,6 +52,83 @@ def test_a_process_and_its_descendants_are_added_up(proc: Proc) -> None:
     assert value(second, "threads") == (3, None)
     assert value(second, "rss_bytes") == (7 * os.sysconf("SC_PAGE_SIZE"), None)
     assert (value(second, "read_chars_total"), value(second, "write_chars_total")) == ((1000, None), (2000, None))
+
+
+def test_what_a_process_does_to_storage_memory_and_its_main_thread_is_read(proc: Proc) -> None:
+    """Delays count where the kernel keeps them; the main thread's share is its own."""
+    (proc.root / "sys" / "kernel").mkdir(parents=True)
+    (proc.root / "sys" / "kernel" / "task_delayacct").write_text("1\n")
+    proc.process(10, ticks=0, main_ticks=0, io_delay=5 * HZ, shmem_kb=8)
+    collector = ProcessCollector(proc.root)
+    collector.collect([10], 0.0)
+    proc.process(10, ticks=2 * HZ, main_ticks=HZ // 2, io_delay=6 * HZ, shmem_kb=8)
+    (reading,) = collector.collect([10], 1.0)
+
+    assert value(reading, "cpu_pct") == (pytest.approx(200), None)
+    assert value(reading, "main_thread_cpu_pct") == (pytest.approx(50), None)
+    assert value(reading, "io_delay_s_total") == (6.0, None)
+    assert value(reading, "shmem_bytes") == (8192, None)
+    assert (value(reading, "read_bytes_total"), value(reading, "write_bytes_total")) == ((500, None), (1000, None))
+    assert (value(reading, "voluntary_switches_total"), value(reading, "involuntary_switches_total")) == ((70, None), (3, None))
+
+
+def test_a_kernel_that_keeps_no_delays_has_none_not_zero(proc: Proc) -> None:
+    """Its field is there and says 0."""
+    proc.process(10)
+    (reading,) = ProcessCollector(proc.root).collect([10], 0.0)
+
+    assert value(reading, "io_delay_s_total") == (None, "unsupported")
+    assert value(reading, "steps_total") == (None, "not_found")
+
+
+def test_data_loader_workers_are_the_children_that_run_the_same_program(proc: Proc) -> None:
+    """Forked or spawned; not compile workers, resource trackers, fork servers, zombies, or ranks that hold a GPU themselves."""
+    spawn = ["python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()", "--multiprocessing-fork"]
+    server = ["python", "-c", "from multiprocessing.forkserver import main; main(5, 6)"]
+    proc.process(10, cmdline="python train.py")
+    proc.process(11, parent=10, cmdline="python train.py")
+    proc.process(12, parent=10, cmdline="renamed", comm="pt_data_worker")
+    proc.process(13, parent=10)
+    proc.words(13, "cmdline", *spawn)
+    proc.process(14, parent=10, cmdline="python -m torch._inductor.compile_worker")
+    proc.process(15, parent=10)
+    proc.words(15, "cmdline", "python", "-c", "from multiprocessing.resource_tracker import main;main(7)")
+    proc.process(16, parent=10)
+    proc.words(16, "cmdline", *server)
+    proc.process(17, parent=16)
+    proc.words(17, "cmdline", *server)
+    proc.process(18, parent=10, cmdline="python train.py", state="Z")
+    proc.process(19, parent=10, cmdline="python train.py")
+    (first, _) = ProcessCollector(proc.root).collect([10, 19], 0.0)
+
+    assert value(first, "children") == (8, None)
+    assert value(first, "dataloader_workers") == (4, None)
+
+
+def test_a_child_between_fork_and_exec_does_not_stay_a_worker(proc: Proc) -> None:
+    """It has its parent's command line for a moment."""
+    proc.process(10, cmdline="python train.py")
+    proc.process(11, parent=10, cmdline="python train.py")
+    collector = ProcessCollector(proc.root)
+    collector.collect([10], 0.0)
+    proc.process(11, parent=10, cmdline="nvcc kernel.cu")
+    (reading,) = collector.collect([10], 1.0)
+
+    assert value(reading, "dataloader_workers") == (0, None)
+
+
+@pytest.mark.parametrize(("opened", "is_read"), [("/dev/null", False), ("/dev/nvidia3", True)])
+def test_in_a_namespace_of_its_own_the_agent_takes_no_stranger_for_a_holder(proc: Proc, opened: str, is_read: bool) -> None:
+    """The driver may tell the node's pids; a process here that has no GPU open is another one of that number."""
+    (proc.root / "self" / "ns").mkdir(parents=True)
+    (proc.root / "self" / "ns" / "pid").symlink_to("pid:[4026532999]")
+    proc.process(10, cmdline="python train.py")
+    (proc.root / "10" / "fd").mkdir()
+    (proc.root / "10" / "fd" / "3").symlink_to(opened)
+    (reading,) = ProcessCollector(proc.root).collect([10], 0.0)
+
+    assert (reading.start is not None) is is_read
+    assert (set(reading.reasons) == {"not_found"}) is not is_read
 
 
 def test_a_pid_that_is_used_again_is_another_process(proc: Proc) -> None:
