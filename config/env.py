@@ -3,8 +3,14 @@
 Every read says what it is `about`: docs/reference/settings.md is generated from these calls.
 """
 
+import difflib
 import os
+from collections.abc import Collection
 from pathlib import Path
+from urllib.parse import urlsplit
+
+_asked: set[str] = set()
+"""Every variable that was read, set or not."""
 
 
 class SettingError(Exception):
@@ -13,15 +19,55 @@ class SettingError(Exception):
 
 def text(name: str, default: str | None = None, *, about: str) -> str:
     """The variable's text; SettingError when it is unset and there is no default."""
-    value = os.environ.get(name, default)
+    value = _value(name, default)
     if value is None:
         raise SettingError(f"{name} is not set; give it in the environment: {about}")
     return value
 
 
+def choice(name: str, default: str, allowed: Collection[str], *, about: str) -> str:
+    """One of `allowed`."""
+    value = text(name, default, about=about)
+    if value not in allowed:
+        raise SettingError(f"{name}={value!r} is none of {', '.join(allowed)}; give one of them.")
+    return value
+
+
+def url(name: str, default: str, schemes: Collection[str], *, about: str) -> str:
+    """A URL that begins with one of `schemes`; all but unix URLs name a host. What is wrong is said without the URL: it may hold a password."""
+    value = text(name, default, about=about)
+    try:
+        parts = urlsplit(value)
+        _ = parts.port  # a port that is none raises
+    except ValueError as error:
+        raise SettingError(f"{name} is no URL: {error}.") from None
+    if parts.scheme not in schemes or not (parts.path if parts.scheme == "unix" else parts.hostname):
+        raise SettingError(f"{name} is no URL that can be used: give one such as {' or '.join(f'{one}://…' for one in schemes)}.")
+    return value
+
+
+def refuse_unknown(prefix: str, others: Collection[str], elsewhere: tuple[str, ...] = ()) -> None:
+    """SettingError for a variable that begins with `prefix` and that nobody reads, with the name that is nearest.
+
+    `others` are read outside the settings; names that begin with one of `elsewhere` are other programs'.
+    """
+    known = {name for name in _asked if name.startswith(prefix)} | set(others)
+    for name in sorted(os.environ):
+        if name.startswith(prefix) and name not in known and not name.startswith(elsewhere):
+            near = difflib.get_close_matches(name, known, 1)
+            raise SettingError(
+                f"{name} is no setting{f'; {near[0]} is' if near else ''}. docs/reference/settings.md lists them; unset it or correct its name."
+            )
+
+
+def _value(name: str, default: str | None = None) -> str | None:
+    _asked.add(name)
+    return os.environ.get(name, default)
+
+
 def boolean(name: str, default: bool, *, about: str) -> bool:
     """True for 1, true, yes, on; False for 0, false, no, off and the empty string."""
-    value = os.environ.get(name)
+    value = _value(name)
     if value is None:
         return default
     if value.lower() in ("1", "true", "yes", "on"):
@@ -33,7 +79,7 @@ def boolean(name: str, default: bool, *, about: str) -> bool:
 
 def integer(name: str, default: int, low: int = 0, high: int = 1 << 31, *, about: str) -> int:
     """A whole number between `low` and `high`."""
-    value = os.environ.get(name)
+    value = _value(name)
     if value is None:
         return default
     try:
@@ -46,18 +92,23 @@ def integer(name: str, default: int, low: int = 0, high: int = 1 << 31, *, about
 
 
 def words(name: str, default: str = "", *, about: str) -> list[str]:
-    """A list separated by commas; empty words are dropped."""
-    return [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
+    """A list separated by commas; empty words are dropped. One that has a default may not be empty."""
+    found = [word.strip() for word in text(name, default, about=about).split(",") if word.strip()]
+    if default and not found:
+        raise SettingError(f"{name} is empty; give words with commas between, or unset it for {default}.")
+    return found
 
 
 def secret(name: str, file: Path, *, about: str) -> str:
     """The variable, else the first line of `file`; SettingError when neither holds 32 characters or more."""
-    value = os.environ.get(name)
+    value = _value(name)
     if value is None:
         try:
             value = file.read_text().strip()
         except FileNotFoundError:
-            raise SettingError(f"{name} is not set and {file} does not exist; `make up` writes one.") from None
+            raise SettingError(
+                f"{name} is not set and {file} does not exist; `make up` writes one. Where it ran with DATA=FOLDER, give FETTLE_DATA=FOLDER."
+            ) from None
     if len(value) < 32:
         raise SettingError(f"{name} is empty or shorter than 32 characters; anybody could guess it.")
     return value

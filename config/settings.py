@@ -33,6 +33,9 @@ ALLOWED_HOSTS = env.words(
 CSRF_TRUSTED_ORIGINS = env.words(
     "FETTLE_TRUSTED_ORIGINS", about="Origins whose forms are taken when a proxy changes the host, with scheme."
 )
+for _origin in CSRF_TRUSTED_ORIGINS:
+    if not _origin.startswith(("https://", "http://")):
+        raise env.SettingError(f"FETTLE_TRUSTED_ORIGINS has {_origin!r}, which names no scheme; write https://{_origin}.")
 
 INSTALLED_APPS = [
     "fleet.accounts",
@@ -189,9 +192,10 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
 
-REDIS_URL = env.text(
+REDIS_URL = env.url(
     "REDIS_URL",
     f"unix://{DATA_DIR / 'run' / 'valkey.sock'}",
+    ("redis", "rediss", "unix"),
     about="Broker, Redis or Valkey: `redis://host:port/0` or `unix:///path`. Unset: `make up` starts an embedded one.",
 )
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
@@ -213,15 +217,19 @@ CELERY_TIMEZONE = "UTC"
 
 # What links in messages begin with.
 _served_at = DATA_DIR / "base-url"
-FETTLE_BASE_URL = env.text(
+FETTLE_BASE_URL = env.url(
     "FETTLE_BASE_URL",
     _served_at.read_text().strip() if _served_at.is_file() else "http://127.0.0.1:8000",
+    ("https", "http"),
     about="Where people reach the pages; links in messages begin with it. Unset: where `make up` last served this DATA.",
 )
 
 # Where telemetry lies, how long the advisor looks back, how often it looks.
-FETTLE_STORE = env.text(
-    "FETTLE_STORE", "parquet", about="Engine of the telemetry: `parquet`; `memory` keeps nothing and is for tests."
+FETTLE_STORE = env.choice(
+    "FETTLE_STORE",
+    "parquet",
+    ("parquet", "memory"),
+    about="Engine of the telemetry: `parquet`; `memory` keeps nothing and is for tests.",
 )
 FETTLE_STORE_DIR = DATA_DIR / "series"
 FETTLE_AGENT_FILE = env.text(
@@ -233,7 +241,11 @@ FETTLE_RETAIN_RAW_H = env.integer(
     "FETTLE_RETAIN_RAW_H", 24, 1, 8784, about="Hours of one-second telemetry to keep; whole days go at a time."
 )
 FETTLE_RETAIN_EVENTS_D = env.integer(
-    "FETTLE_RETAIN_EVENTS_D", 90, 31, 36_500, about="Days to keep events, absences that are over and diagnoses of what is gone."
+    "FETTLE_RETAIN_EVENTS_D",
+    90,
+    31,
+    36_500,
+    about="Days to keep events, and absences, diagnoses, processes and engines that are over.",
 )
 FETTLE_RETAIN_FINDINGS_D = env.integer(
     "FETTLE_RETAIN_FINDINGS_D", 365, 1, 36_500, about="Days to keep resolved findings, with their history and messages."
@@ -261,14 +273,24 @@ FETTLE_ADVISOR_PATIENCE_S = env.integer(
 )
 FETTLE_ADVISOR_EVERY_S = env.integer("FETTLE_ADVISOR_EVERY_S", 10, 1, 3600, about="Seconds between two looks of the advisor.")
 
+_log_level = env.choice("FETTLE_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"), about="DEBUG, INFO, WARNING or ERROR.")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname:<7} {name}: {message}", "style": "{"}},
+    "filters": {"once_a_minute": {"()": "config.logs.OnceAMinute"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": env.text("FETTLE_LOG_LEVEL", "INFO", about="DEBUG, INFO, WARNING or ERROR.")},
+    "root": {"handlers": ["console"], "level": _log_level},
     "loggers": {
         name: {"level": "WARNING"}  # a line for each tick says nothing
         for name in ("uvicorn.access", "celery.worker.strategy", "celery.app.trace", "celery.beat")
-    },
+    }
+    | {"django.security.DisallowedHost": {"filters": ["once_a_minute"]}},  # anybody can send a foreign Host header
 }
+
+# A setting that is misspelt would otherwise do nothing, and nobody would know.
+env.refuse_unknown(
+    "FETTLE_",
+    {"FETTLE_ADMIN_PASSWORD", "FETTLE_ENROLMENT_CODE", "FETTLE_SECRET_KEY"},
+    elsewhere=("FETTLE_AGENT_", "FETTLE_REPORT_", "FETTLE_TEST_"),
+)

@@ -122,6 +122,8 @@ def _lock(data: Path) -> IO[str]:
 
 
 def _check_port(host: str, port: int) -> None:
+    if not 0 < port < 1 << 16:
+        raise UpError(f"{port} is no port; give one from 1 to 65535 with PORT=…")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -217,6 +219,8 @@ def _first_admin(data: Path) -> None:
     if people.filter(is_superuser=True).exists():
         return
     password = os.environ.get("FETTLE_ADMIN_PASSWORD")
+    if password is not None and not password.strip():
+        raise UpError("FETTLE_ADMIN_PASSWORD is empty; give the first admin's password, or unset it and one is made.")
     if password is None:
         password = secrets.token_urlsafe(12)
         (data / "admin-password").write_text(password + "\n")

@@ -5,7 +5,7 @@ import sys
 from wire.codec import MAX_SOCKET_BYTES
 
 
-def command(host: str, port: int, log_level: str = "info") -> list[str]:
+def command(host: str, port: int, log_level: str = "warning") -> list[str]:
     """uvicorn with Fettle's application; it ends four seconds after SIGTERM at the latest."""
     return [
         sys.executable, "-m", "uvicorn", "config.asgi:application", "--host", host, "--port", str(port),

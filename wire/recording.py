@@ -22,6 +22,9 @@ MAX_GPUS: Final = 4096
 LAST_S: Final = 1e11
 """Seconds since the start, or since 1970 by a writer that knows no better; beyond it a time is none."""
 LONGEST_S: Final = 366 * 86_400
+MAX_LINE_BYTES: Final = 16_000_000
+"""A line of 64 GPUs and a thousand processes has less than a megabyte; a file that unpacks to more than it should is stopped early."""
+MAX_BYTES: Final = 4_000_000_000
 
 
 class RecordedGpu(Struct, frozen=True, kw_only=True):
@@ -97,9 +100,17 @@ def read(path: Path) -> Recording:
     header: Header | None = None
     samples: list[Sample] = []
     numbers: list[int] = []
-    number = 0
+    number = size = 0
     try:
         for number, line in enumerate(_lines(path), start=1):
+            size += len(line)
+            if len(line) > MAX_LINE_BYTES or size > MAX_BYTES:
+                limit = (
+                    f"line is longer than {MAX_LINE_BYTES:,}"
+                    if len(line) > MAX_LINE_BYTES
+                    else f"file is longer than {MAX_BYTES:,}"
+                )
+                raise RecordingError(f"{path}: line {number}: the {limit} bytes; no recording is, so the rest was not read.")
             if not line.strip():
                 continue
             if header is None:
@@ -152,9 +163,9 @@ def _lines(path: Path) -> Iterator[bytes]:
         raw.seek(0)
         if magic == b"\x1f\x8b":
             with gzip.open(raw, "rb") as unzipped:
-                yield from unzipped
+                yield from iter(lambda: unzipped.readline(MAX_LINE_BYTES + 1), b"")
         else:
-            yield from raw
+            yield from iter(lambda: raw.readline(MAX_LINE_BYTES + 1), b"")
 
 
 class Writer:

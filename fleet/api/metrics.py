@@ -29,7 +29,12 @@ class FleetCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """The families; what was never measured has no sample, and a state that nothing is in is 0."""
         nodes = Node.objects.aggregate(**{state: Count("pk", filter=in_state(state)) for state in STATES})
-        yield _gauge("fettle_nodes", "Nodes by whether they report.", "state", nodes.items())
+        yield _gauge(
+            "fettle_nodes",
+            "Nodes by whether they report: stale had no sample for 30 s (the pages call it unknown), unknown never had one.",
+            "state",
+            nodes.items(),
+        )
         here = Q(present=True)
         gpus = Gpu.objects.aggregate(
             ok=Count("pk", filter=here & in_state("ok", "node__")),

@@ -15,6 +15,6 @@ class Page(PageNumberPagination):
     def get_page_size(self, request: Request) -> int | None:
         """The size asked for, no more than the largest; ValidationError when it is no whole number from 1."""
         asked = request.query_params.get("page_size", "")
-        if asked and not (asked.isascii() and asked.isdigit() and int(asked[:9])):
+        if asked and not (asked.isascii() and asked.isdigit() and 0 < int(asked[:9]) <= self.max_page_size and len(asked) < 9):
             raise ValidationError({"page_size": gettext("page_size takes a whole number from 1 to 1000.")})
         return super().get_page_size(request)

@@ -11,7 +11,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from fleet.inventory.models import Gpu, Node
+from fleet.inventory.models import Engine, Gpu, Node
 from wire import metrics
 
 MAX_POINTS: Final = 11_000
@@ -57,7 +57,9 @@ class Moment(serializers.Field[int, str, int, Any]):
 class SeriesQuery(serializers.Serializer[Any]):
     """The query of `series`; `validated_data` has scope, entity, metrics (a tuple), start, end and step_s."""
 
-    scope = serializers.ChoiceField(choices=("gpu", "host"), help_text="gpu: entity is a GPU's id; host: a node's.")
+    scope = serializers.ChoiceField(
+        choices=("gpu", "host", "engine"), help_text="gpu: entity is a GPU's id; host: a node's; engine: an engine's."
+    )
     entity = serializers.IntegerField(min_value=1, max_value=(1 << 63) - 1)
     metrics = serializers.CharField(help_text=f"Names of the scope's metrics, with commas between; at most {MAX_METRICS}.")
     start = Moment(required=False, help_text="Epoch seconds or ISO 8601; an hour before `end` when left out.")
@@ -65,6 +67,17 @@ class SeriesQuery(serializers.Serializer[Any]):
     step_s = serializers.IntegerField(
         required=False, min_value=1, max_value=86_400 * 31, help_text=f"Bucket width; at most {MAX_POINTS:,} buckets."
     )
+
+    def to_internal_value(self, data: Any) -> Any:
+        """The parameters read; one that is not known, or given twice, is an error and never left out in silence."""
+        known = [*self.fields]
+        for name in data:
+            if name not in (*known, "format"):
+                says = gettext("There is no parameter {name}; there are: {known}.")
+                raise serializers.ValidationError({name[:40]: says.format(name=name[:40], known=", ".join(sorted(known)))})
+            if len(data.getlist(name)) > 1:
+                raise serializers.ValidationError({name: gettext("{name} is given more than once.").format(name=name)})
+        return super().to_internal_value(data)
 
     def validate_metrics(self, value: str) -> tuple[str, ...]:
         """The names, each once, in the order given."""
@@ -97,5 +110,6 @@ class SeriesQuery(serializers.Serializer[Any]):
 
 
 def exists(scope: str, entity: int) -> bool:
-    """True when there is such a GPU or node."""
-    return (Gpu if scope == "gpu" else Node).objects.filter(pk=entity).exists()
+    """True when there is such a GPU, node or engine."""
+    models = {"gpu": Gpu.objects, "host": Node.objects, "engine": Engine.objects}
+    return models[scope].filter(pk=entity).exists()

@@ -86,6 +86,7 @@ REFUSAL: Final = {
     "unknown_metric": _("a metric that is not in the registry"),
     "bad_hello": _("a hello that contradicts itself"),
     "busy": _("the server's queue was full; sent again later"),
+    "out_of_range": _("values that cannot be; the rest of their batch was stored"),
 }
 
 NOT_MEASURED: Final = _("not measured")

@@ -22,6 +22,8 @@ Kind: TypeAlias = Literal["info", "success", "warning", "failure"]
 
 SHORT: Final = 500
 """A target that takes fewer characters, such as an SMS, gets the message's beginning; others get a long one in parts."""
+SHORT_WORD: Final = 12
+"""Letters of a URL's part below which it may be an English word."""
 LIMIT_S: Final = 20
 """The longest that one attempt may take, all in all."""
 SOCKET_S: Final = 10.0
@@ -99,7 +101,7 @@ def send(url: str, message: Message) -> Outcome:
     late = result.status == AppriseResultStatus.TIMEOUT or any("Read timed out" in entry.message for entry in entries)
     if late:
         said = f"The target did not answer in time. {said}"
-    return Outcome(False, _without_secrets(said or "Apprise gave no reason.", url)[:500], unsure=late)
+    return Outcome(False, without_secrets(said or "Apprise gave no reason.", url)[:500], unsure=late)
 
 
 def _form(target: Any) -> NotifyFormat:
@@ -139,10 +141,12 @@ def _asset() -> AppriseAsset:
     )
 
 
-def _without_secrets(text: str, url: str) -> str:
+def without_secrets(text: str, url: str) -> str:
     """The text with the URL, and every part of it long enough to be a secret, replaced by three stars."""
     rest = url.partition("://")[2]
     parts = {part for raw in (rest, unquote(rest)) for part in re.split(r"[/@:?&=#,+;\s]+", raw) if len(part) >= 4}
     for part in sorted({url, rest, *parts} - {""}, key=len, reverse=True):
-        text = re.sub(re.escape(part), "***", text, flags=re.IGNORECASE)
+        # a short word of letters is masked as a word alone: `/fail` in a URL must not eat the middle of "Failed"
+        pattern = rf"(?<![A-Za-z]){re.escape(part)}(?![A-Za-z])" if part.isalpha() and len(part) < SHORT_WORD else re.escape(part)
+        text = re.sub(pattern, "***", text, flags=re.IGNORECASE)
     return text

@@ -11,6 +11,7 @@ from celery import Task, shared_task
 from kombu.exceptions import OperationalError
 
 from fleet.notify import routing
+from fleet.notify.models import Delivery
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,8 @@ def deliver(delivery_id: int) -> None:
     """Try once to send a delivery. Safe to repeat: only the worker that claims it sends."""
     state = routing.attempt(delivery_id)
     if state in ("failed", "dead"):
-        log.warning("Delivery %d is %s.", delivery_id, state)
+        route = Delivery.objects.filter(pk=delivery_id).values_list("route__name", flat=True).first()
+        log.warning("Delivery %d to %s is %s; its row says why.", delivery_id, route, state)
     hand_out()  # its place in the route's lane is free
 
 

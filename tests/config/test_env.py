@@ -57,3 +57,49 @@ def test_it_says_how_to_get_a_secret_that_is_missing(tmp_path: Path) -> None:
     """The first start without `make up` is told what to do."""
     with pytest.raises(env.SettingError, match="`make up` writes one"):
         env.secret("FETTLE_NOT_SET", tmp_path / "none", about="")
+
+
+def test_it_takes_one_of_the_words_that_may_stand_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other stops the start and is answered with the list."""
+    monkeypatch.setenv("FETTLE_X", "zzz")
+
+    with pytest.raises(env.SettingError, match="FETTLE_X='zzz' is none of parquet, memory"):
+        env.choice("FETTLE_X", "parquet", ("parquet", "memory"), about="")
+
+
+@pytest.mark.parametrize("text", ["foo", "http://", "ftp://host", "//host", "unix://", "http://host:port", "http://[::1"])
+def test_it_refuses_what_is_no_url_and_does_not_show_it(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """A URL may hold a password."""
+    monkeypatch.setenv("FETTLE_X", text)
+
+    with pytest.raises(env.SettingError, match=r"^FETTLE_X is no URL") as raised:
+        env.url("FETTLE_X", "", ("http", "unix"), about="")
+    assert "host" not in str(raised.value).replace("http", "")
+
+
+@pytest.mark.parametrize("text", ["http://h", "http://user:word@[::1]:80/x", "unix:///run/x.sock"])
+def test_it_takes_a_url(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """As it is written."""
+    monkeypatch.setenv("FETTLE_X", text)
+
+    assert env.url("FETTLE_X", "", ("http", "unix"), about="") == text
+
+
+def test_a_list_that_must_hold_something_may_not_be_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No host name would lock everybody out without a word."""
+    monkeypatch.setenv("FETTLE_X", " , ")
+
+    with pytest.raises(env.SettingError, match="FETTLE_X is empty"):
+        env.words("FETTLE_X", "a,b", about="")
+    assert env.words("FETTLE_X", about="") == []
+
+
+def test_a_variable_that_nobody_reads_is_refused_with_the_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is misspelt would otherwise do nothing; what belongs to other programs is left alone."""
+    monkeypatch.setattr(env, "_asked", {"PRE_FLUSH_S"})
+    monkeypatch.setenv("PRE_OTHER_X", "1")
+    env.refuse_unknown("PRE_", ["PRE_ADMIN"], elsewhere=("PRE_OTHER_",))
+    monkeypatch.setenv("PRE_FLUSHS", "1")
+
+    with pytest.raises(env.SettingError, match="PRE_FLUSHS is no setting; PRE_FLUSH_S is"):
+        env.refuse_unknown("PRE_", ["PRE_ADMIN"], elsewhere=("PRE_OTHER_",))

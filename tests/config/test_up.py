@@ -200,13 +200,23 @@ def test_without_the_demo_the_machine_itself_reports(tmp_path: Path) -> None:
     assert rows == [(socket.gethostname(), "")]
 
 
-def test_it_names_a_setting_that_cannot_be_understood(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("FETTLE_FLUSH_S", "abc", "fettle: FETTLE_FLUSH_S='abc' is not a whole number; give one from 1 to 60."),
+        ("FETTLE_STORE", "zzz", "fettle: FETTLE_STORE='zzz' is none of parquet, memory"),
+        ("FETTLE_FLUSHS", "1", "fettle: FETTLE_FLUSHS is no setting; FETTLE_FLUSH_S is."),
+        ("FETTLE_ADMIN_PASSWORD", " ", "fettle: FETTLE_ADMIN_PASSWORD is empty"),
+        ("REDIS_URL", "foo", "fettle: REDIS_URL is no URL that can be used"),
+    ],
+)
+def test_it_names_a_setting_that_cannot_be_understood(tmp_path: Path, name: str, value: str, message: str) -> None:
     """One sentence, exit code 1, nothing left running."""
-    started = Up(tmp_path, FETTLE_FLUSH_S="abc")
+    started = Up(tmp_path, "yes", ROOT, sys.executable, **{name: value})
     said = started.process.communicate(timeout=30)[0]
 
     assert started.process.returncode == 1
-    assert "fettle: FETTLE_FLUSH_S='abc' is not a whole number; give one from 1 to 60." in said
+    assert message in said
     assert "Traceback" not in said
 
 

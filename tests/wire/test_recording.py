@@ -9,6 +9,7 @@ import pytest
 from wire.recording import Header, RecordedGpu, Recording, RecordingError, Sample, Writer, read, readings
 
 RECORDINGS = sorted((Path(__file__).resolve().parent.parent.parent / "recordings").glob("*.jsonl.gz"))
+LEAK = next(path for path in RECORDINGS if path.name == "leak.jsonl.gz")
 HEADER = json.dumps({"recording": 1, "gpus": [{"index": 0, "name": "NVIDIA H200", "a_new_field": 1}]})
 SAMPLE = json.dumps({"t": 0.25, "gpus": [{"index": 0, "power_w": 77.5, "another": []}]})
 
@@ -175,3 +176,24 @@ def test_readings_tells_values_from_reasons() -> None:
     assert reasons["sm_active"] == "not_a_number"
     assert reasons["gpu_util_pct"] == "out_of_range"
     assert reasons["temperature_c"] == "not_recorded"
+
+
+def test_a_line_that_unpacks_without_end_is_stopped(tmp_path: Path) -> None:
+    """A small file may hold gigabytes: a line is read up to a bound, and named."""
+    path = tmp_path / "bomb.jsonl.gz"
+    header = LEAK.open("rb")
+    with header, gzip.open(header) as lines, gzip.open(path, "wb") as bomb:
+        bomb.write(next(lines))
+        for _ in range(20):
+            bomb.write(b" " * 1_000_000)
+
+    with pytest.raises(RecordingError, match=r"bomb\.jsonl\.gz: line 2: the line is longer than 16,000,000 bytes"):
+        read(path)
+
+
+def test_a_file_that_unpacks_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many short lines are no better."""
+    monkeypatch.setattr("wire.recording.MAX_BYTES", 10_000)
+
+    with pytest.raises(RecordingError, match=r"the file is longer than 10,000 bytes"):
+        read(LEAK)

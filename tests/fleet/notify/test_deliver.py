@@ -234,7 +234,7 @@ def test_no_secret_is_logged_or_kept(form: str, status: int | None, chat: Receiv
     assert SECRET not in row.error
     said = logged()
     assert SECRET not in said
-    assert status == 200 or f"Delivery {row.pk} is failed." in said
+    assert status == 200 or f"Delivery {row.pk} to chat is failed" in said
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "nosuch://x", "json://", "two words", "json://a/ json://b/"])
@@ -260,3 +260,18 @@ def test_a_url_that_apprise_knows_is_none() -> None:
 def test_of_a_url_only_the_scheme_is_shown(url: str, shown: str) -> None:
     """Whatever is no scheme is not shown either."""
     assert deliver.service(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "said", "kept"),
+    [
+        ("json://127.0.0.1:8172/fail", "Failed to send JSON notification", "Failed to send JSON notification"),
+        ("json://127.0.0.1:8172/fail", "to /fail: error", "to /***: error"),
+        ("slack://T1JJ3T3L2/A1BRTD4JD/secrettoken", "xT1JJ3T3L2y refused", "x***y refused"),
+        ("json://user:pass@host", "passed user:pass", "passed ***:***"),
+        ("json://me:averylongpassphrase@host", "%40averylongpassphrasex", "%40***x"),
+    ],
+)
+def test_a_short_word_of_the_url_is_masked_as_a_word_alone(url: str, said: str, kept: str) -> None:
+    """What Apprise says stays readable, and no secret is left in it."""
+    assert deliver.without_secrets(said, url) == kept
