@@ -14,18 +14,18 @@ LATEST_WITHIN_S: Final = 2 * int(STALE_AFTER.total_seconds())
 
 
 class Latest(TypedDict):
-    """The newest row of one GPU: `ts` in epoch seconds, and every metric of the registry, null where absent."""
+    """The newest row of one GPU or engine: `ts` in epoch seconds, and every metric of the registry, null where absent."""
 
     ts: int
     values: dict[str, Number | None]
 
 
-def latest(gpus: Collection[int]) -> dict[int, Latest]:
-    """The newest readings by GPU id; a GPU without any is left out."""
-    if not gpus:
+def latest(entities: Collection[int], scope: Scope = "gpu") -> dict[int, Latest]:
+    """The newest readings by the id of the GPU or engine; one without any is left out."""
+    if not entities:
         return {}
-    frame = clock.latest("gpu", int(time.time()) - LATEST_WITHIN_S, gpus)
-    names = [metric.name for metric in metrics.sent("gpu") if metric.name in frame.columns]
+    frame = clock.latest(scope, int(time.time()) - LATEST_WITHIN_S, entities)
+    names = [metric.name for metric in metrics.sent(scope) if metric.name in frame.columns]
     return {
         row["entity"]: {"ts": row["ts"], "values": {name: row[name] for name in names}} for row in frame.iter_rows(named=True)
     }

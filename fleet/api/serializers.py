@@ -1,7 +1,9 @@
 """What the API answers with; names carry the units."""
 
+from datetime import timedelta
 from typing import Any, cast
 
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -11,7 +13,7 @@ from fleet.findings import words
 from fleet.findings.content import Rendered, render
 from fleet.findings.lifecycle import MOVES
 from fleet.findings.models import ADVICE, CONDITIONS, Diagnosis, Finding, Transition
-from fleet.inventory.models import Gpu, Node
+from fleet.inventory.models import STILL_THERE, Engine, Gpu, Node, Process
 
 STATES = ("ok", "stale", "unknown")
 """ok: stored lately; stale: not any more; unknown: never, or the GPU is no longer listed by its agent."""
@@ -33,7 +35,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
 
     class Meta:
         model = Node
-        fields = (
+        fields: tuple[str, ...] = (
             "id", "name", "state", "recording", "gpus_total", "findings_open", "cores", "mem_total_bytes", "kernel",
             "driver_version", "cuda_driver_version", "agent_version", "interval_s", "connected_at", "disconnected_at",
             "last_seen_at", "clock_skew_s", "created_at",
@@ -45,6 +47,63 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
         return state_of(node)
 
 
+class LatestSerializer(serializers.Serializer[Any]):
+    """The newest readings: `ts` in epoch seconds, values by metric, null where absent."""
+
+    ts = serializers.IntegerField()
+    values = serializers.DictField(child=serializers.FloatField(allow_null=True))
+
+
+class EngineSerializer(serializers.ModelSerializer[Engine]):
+    """A serving engine; its id is the `entity` of its series, its name where its agent asks it."""
+
+    latest = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Engine
+        fields = ("id", "name", "kind", "model", "pid", "first_seen_at", "last_seen_at", "latest")
+
+    @extend_schema_field(LatestSerializer(allow_null=True))
+    def get_latest(self, engine: Engine) -> readings.Latest | None:
+        """The newest readings; null when nothing was stored in the last minute."""
+        found: readings.Latest | None = self.context["latest_of_engines"].get(engine.pk)
+        return found
+
+
+class ProcessSerializer(serializers.ModelSerializer[Process]):
+    """What is known of a process in words; `wire.labels` lists the keys of `labels`."""
+
+    labels = serializers.DictField(child=serializers.CharField())
+
+    class Meta:
+        model = Process
+        fields = ("pid", "name", "labels", "first_seen_at", "last_seen_at")
+
+
+class NodeDetailSerializer(NodeSerializer):
+    """A machine with GPUs, the serving engines that it had in the last day, and the processes of which words are known."""
+
+    engines = serializers.SerializerMethodField()
+    processes = serializers.SerializerMethodField()
+
+    class Meta(NodeSerializer.Meta):
+        fields = (*NodeSerializer.Meta.fields, "engines", "processes")
+
+    @extend_schema_field(EngineSerializer(many=True))
+    def get_engines(self, node: Node) -> Any:
+        """Those told of in the last day, by name; null readings where nothing comes of one any more."""
+        engines = list(node.engines.filter(last_seen_at__gte=timezone.now() - timedelta(days=1)).order_by("name"))
+        latest = readings.latest([engine.pk for engine in engines], "engine")
+        return EngineSerializer(engines, many=True, context={"latest_of_engines": latest}).data
+
+    @extend_schema_field(ProcessSerializer(many=True))
+    def get_processes(self, node: Node) -> Any:
+        """Those that hold a GPU now, by pid; none of a silent node."""
+        there = node.processes.filter(last_seen_at__gte=timezone.now() - STILL_THERE).order_by("pid", "last_seen_at")
+        newest = {process.pid: process for process in there}  # a pid may be given anew within that time
+        return ProcessSerializer(list(newest.values()), many=True).data
+
+
 class DiagnosisSerializer(serializers.ModelSerializer[Diagnosis]):
     """The newest bottleneck; an empty one means that too little was measured to say."""
 
@@ -53,13 +112,6 @@ class DiagnosisSerializer(serializers.ModelSerializer[Diagnosis]):
     class Meta:
         model = Diagnosis
         fields = ("bottleneck", "confidence", "shares", "window_start", "window_end")
-
-
-class LatestSerializer(serializers.Serializer[Any]):
-    """The newest readings: `ts` in epoch seconds, values by metric, null where absent."""
-
-    ts = serializers.IntegerField()
-    values = serializers.DictField(child=serializers.FloatField(allow_null=True))
 
 
 class GpuList(serializers.ListSerializer[Gpu]):

@@ -23,6 +23,7 @@ from fleet.api.serializers import (
     FindingSerializer,
     GpuSerializer,
     MoveSerializer,
+    NodeDetailSerializer,
     NodeSerializer,
     TransitionSerializer,
 )
@@ -47,6 +48,10 @@ class NodeViewSet(ReadOnlyModelViewSet[Node]):
         gpus_total=_count(Gpu.objects.filter(present=True)),
         findings_open=_count(Finding.objects.filter(condition="firing", resolved_at=None)),
     ).order_by("name")
+
+    def get_serializer_class(self) -> type[BaseSerializer[Any]]:
+        """One node with its engines and processes; a list without them."""
+        return NodeDetailSerializer if self.action == "retrieve" else NodeSerializer
 
 
 @extend_schema_view(list=extend_schema(summary="List GPUs"), retrieve=extend_schema(summary="One GPU"))
@@ -102,7 +107,7 @@ class SeriesView(APIView):
     """Readings over time."""
 
     @extend_schema(
-        summary="Readings of one GPU or node over time",
+        summary="Readings of one GPU, node or serving engine over time",
         parameters=[series.SeriesQuery],
         responses={
             200: OpenApiResponse(
@@ -116,7 +121,7 @@ class SeriesView(APIView):
                 [OpenApiExample("Two metrics", {"ts": [0, 10], "power_w": [312.5, None], "sm_active": [0.91, 0.9]})],
             ),
             400: OpenApiResponse(OpenApiTypes.OBJECT, "What of the query does not fit, by parameter."),
-            404: OpenApiResponse(OpenApiTypes.OBJECT, "No such GPU or node."),
+            404: OpenApiResponse(OpenApiTypes.OBJECT, "No such GPU, node or engine."),
         },
     )
     def get(self, request: Request) -> Response:

@@ -9,6 +9,9 @@ from django.utils.translation import pgettext_lazy
 STALE_AFTER = timedelta(seconds=30)
 """Older than this, a node's state is unknown: neither healthy nor idle."""
 
+STILL_THERE = timedelta(minutes=2)
+"""Processes and engines that are there were seen within this time: ingest writes `last_seen_at` once a minute."""
+
 MIN_SKEW_S = 2.0
 """A clock that is off by less counts as right."""
 

@@ -1,7 +1,9 @@
 """/api/v1/nodes/"""
 
+import time
 from datetime import timedelta
 
+import polars as pl
 import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
@@ -9,6 +11,8 @@ from rest_framework.test import APIClient
 
 from fleet.api.views import NodeViewSet
 from fleet.findings.lifecycle import Place, report
+from fleet.inventory.models import Engine, Node, Process
+from fleet.store.series import store
 from tests.fleet.rows import found, gpu, node
 
 pytestmark = pytest.mark.django_db
@@ -87,6 +91,60 @@ def test_the_number_of_queries_does_not_grow(bob: APIClient, django_assert_num_q
 def test_gpus_and_findings_are_counted_apart() -> None:
     """One join of both makes 8 x 100 rows of a node with 8 GPUs and 100 findings."""
     assert " JOIN " not in str(NodeViewSet.queryset.query)
+
+
+def engine(of: Node, name: str, seen: float = 0, **more: object) -> Engine:
+    """A serving engine of the node, seen so many seconds ago."""
+    at = timezone.now() - timedelta(seconds=seen)
+    words: dict[str, object] = {"kind": "vllm", "model": "Qwen3-8B", "pid": 4711, **more}
+    return Engine.objects.create(node=of, name=name, first_seen_at=at, last_seen_at=at, **words)
+
+
+@pytest.mark.usefixtures("memory_store")
+def test_one_node_tells_of_its_engines(bob: APIClient) -> None:
+    """With their newest readings, null where one does not say; none is zero. An engine of last week is no part of it."""
+    home = node("n1")
+    old = engine(home, "http://h:9", seen=7 * 86_400)
+    told, silent = engine(home, "http://h:1"), engine(home, "http://h:2", seen=600)
+    now = int(time.time())
+    rows = {"entity": [told.pk, old.pk], "ts": [now, now - 300], "requests_running": [3, 1], "kv_cache_used": [0.25, 0.5]}
+    store().write("engine", pl.DataFrame(rows))
+    first, second = bob.get(f"/api/v1/nodes/{home.pk}/").json()["engines"]
+
+    assert {key: first[key] for key in ("id", "name", "kind", "model", "pid")} == {
+        "id": told.pk, "name": "http://h:1", "kind": "vllm", "model": "Qwen3-8B", "pid": 4711,
+    }  # fmt: skip
+    assert first["latest"]["ts"] == now
+    values = first["latest"]["values"]
+    assert (values["requests_running"], values["kv_cache_used"], values["requests_waiting"]) == (3, 0.25, None)
+    assert (second["id"], second["latest"]) == (silent.pk, None)
+
+
+@pytest.mark.usefixtures("memory_store")
+def test_one_node_tells_what_its_processes_are_called(bob: APIClient) -> None:
+    """Those that are there, each pid once: not the one that had the pid before, and not those that ended."""
+    home = node("n1")
+    for pid, job, seen in ((7, "old", 90), (7, "new", 0), (8, "over", 600)):
+        at = timezone.now() - timedelta(seconds=seen)
+        times = {"told_at": at, "first_seen_at": at, "last_seen_at": at}
+        Process.objects.create(node=home, pid=pid, name="python", labels={"slurm_job": job}, **times)
+    (process,) = bob.get(f"/api/v1/nodes/{home.pk}/").json()["processes"]
+
+    assert (process["pid"], process["name"], process["labels"]) == (7, "python", {"slurm_job": "new"})
+
+
+@pytest.mark.usefixtures("memory_store")
+def test_one_node_costs_the_same_for_any_number_of_engines(
+    bob: APIClient, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    """Token, node, engines, processes, and whose clock is off."""
+    home = node("n1")
+    bob.get("/api/v1/nodes/")
+    for number in range(20):
+        engine(home, f"http://h:{number}")
+
+    with django_assert_num_queries(6):
+        assert len(bob.get(f"/api/v1/nodes/{home.pk}/").json()["engines"]) == 20
 
 
 @pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])

@@ -4,11 +4,13 @@ from urllib.parse import urlencode
 
 import polars as pl
 import pytest
+from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
 from fleet.api.series import MAX_POINTS
+from fleet.inventory.models import Engine
 from fleet.store.series import store
 from tests.fleet.rows import gpu, node
 
@@ -43,6 +45,18 @@ def test_it_gives_a_hosts_series_too(bob: APIClient) -> None:
         200,
         {"ts": [T], "cpu_busy_cores": [3.5]},
     )
+
+
+def test_it_gives_an_engines_series_too(bob: APIClient) -> None:
+    """Scope engine, entity an engine's id, in the server's time where its node's clock is off; an unknown one is 404."""
+    home = node(clock_skew_s=100.0)
+    at = timezone.now()
+    one = Engine.objects.create(node=home, name="http://h:1", kind="vllm", first_seen_at=at, last_seen_at=at)
+    store().write("engine", pl.DataFrame({"entity": [one.pk], "ts": [T + 100], "ttft_mean_s": [0.153], "kv_cache_used": [0.5]}))
+    query = {"scope": "engine", "metrics": "ttft_mean_s,kv_cache_used", "start": T, "end": T + 10, "step_s": 10}
+
+    assert ask(bob, entity=one.pk, **query) == (200, {"ts": [T], "ttft_mean_s": [0.153], "kv_cache_used": [0.5]})
+    assert ask(bob, entity=one.pk + 1, **query)[0] == 404
 
 
 def test_times_may_be_iso_8601(bob: APIClient) -> None:

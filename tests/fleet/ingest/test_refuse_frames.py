@@ -10,7 +10,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.serving import Server, eventually
-from tests.speaking import GPU, Agent, batch, each, hello, speak
+from tests.speaking import GPU, PROCESS, Agent, batch, each, hello, speak
 from wire import codec
 from wire.messages import AbsentChange, Ack, Error, GpuFacts, Hello, Hold, Processes, Welcome, schema_id
 
@@ -170,7 +170,7 @@ async def test_it_refuses_a_batch_with_a_field_of_the_wrong_type(server: Server,
 
 def processes_of(count: int) -> Processes:
     """So many processes."""
-    return Processes(pid=list(range(count)), name=["a"] * count, user=["a"] * count, values=[[None] * count] * 7)
+    return Processes(pid=list(range(count)), name=["a"] * count, user=["a"] * count, values=[[None] * count] * len(PROCESS))
 
 
 WRONG = {
@@ -184,17 +184,29 @@ WRONG = {
     "one-short-column": ("wrong_shape", {"gpu": [[1.0, 1.0]] * (len(GPU) - 1) + [[1.0]]}),
     "no-columns": ("wrong_shape", {"gpu": []}),
     "short-host": ("wrong_shape", {"host": [1.0]}),
-    "process-names": ("wrong_shape", {"processes": Processes(pid=[1], name=[], user=["a"], values=[[None]] * 7)}),
-    "process-columns": ("wrong_shape", {"processes": Processes(pid=[1], name=["a"], user=["a"], values=[[None]] * 6)}),
-    "process-values": ("wrong_shape", {"processes": Processes(pid=[1], name=["a"], user=["a"], values=[[None, None]] * 7)}),
-    "negative-pid": ("wrong_shape", {"processes": Processes(pid=[-1], name=["a"], user=["a"], values=[[None]] * 7)}),
+    "process-names": ("wrong_shape", {"processes": Processes(pid=[1], name=[], user=["a"], values=[[None]] * len(PROCESS))}),
+    "process-columns": (
+        "wrong_shape",
+        {"processes": Processes(pid=[1], name=["a"], user=["a"], values=[[None]] * (len(PROCESS) - 1))},
+    ),
+    "process-values": (
+        "wrong_shape",
+        {"processes": Processes(pid=[1], name=["a"], user=["a"], values=[[None, None]] * len(PROCESS))},
+    ),
+    "negative-pid": ("wrong_shape", {"processes": Processes(pid=[-1], name=["a"], user=["a"], values=[[None]] * len(PROCESS))}),
     "huge-pid": ("wrong_shape", {"processes": Processes(holds=[Hold(0, 1 << 60, None)])}),
     "hold-of-no-gpu": ("wrong_shape", {"processes": Processes(holds=[Hold(2, 1, None)])}),
     "hold-of-negative-gpu": ("wrong_shape", {"processes": Processes(holds=[Hold(-1, 1, None)])}),
-    "pid-twice": ("wrong_shape", {"processes": Processes(pid=[1, 1], name=["a"] * 2, user=["a"] * 2, values=[[None] * 2] * 7)}),
-    "hold-twice": ("wrong_shape", {"processes": Processes(values=[[]] * 7, holds=[Hold(0, 1, None), Hold(0, 1, 5)])}),
+    "pid-twice": (
+        "wrong_shape",
+        {"processes": Processes(pid=[1, 1], name=["a"] * 2, user=["a"] * 2, values=[[None] * 2] * len(PROCESS))},
+    ),
+    "hold-twice": ("wrong_shape", {"processes": Processes(values=[[]] * len(PROCESS), holds=[Hold(0, 1, None), Hold(0, 1, 5)])}),
     "1025-processes": ("wrong_shape", {"processes": processes_of(1025)}),
-    "4097-holds": ("wrong_shape", {"processes": Processes(values=[[]] * 7, holds=[Hold(0, pid, None) for pid in range(4097)])}),
+    "4097-holds": (
+        "wrong_shape",
+        {"processes": Processes(values=[[]] * len(PROCESS), holds=[Hold(0, pid, None) for pid in range(4097)])},
+    ),
     "absent-gpu": ("wrong_shape", {"absent": [AbsentChange(2, "power_w", "timeout")]}),
     "absent-metric": ("wrong_shape", {"absent": [AbsentChange(0, "'; DROP TABLE nodes", "timeout")]}),
     "absent-reason": ("wrong_shape", {"absent": [AbsentChange(0, "power_w", "<script>")]}),
@@ -251,7 +263,7 @@ async def test_it_refuses_a_large_frame_and_keeps_the_connection(server: Server,
     """Over 256 kB: `too_large` with the seq, dropped; what follows is taken. Binary and text alike."""
     async with speak(server.agents, server.token(node)) as agent:
         said = await agent.greet(hello(node))
-        padded = Processes(pid=[1], name=["x" * 300_000], user=["a"], values=[[None]] * 7)
+        padded = Processes(pid=[1], name=["x" * 300_000], user=["a"], values=[[None]] * len(PROCESS))
         await agent.say(batch(said, 20, time.time(), processes=padded))
         await agent.say(batch(said, 21, time.time(), processes=padded), text=True)
         assert await agent.until(lambda: agent.refused() == {20: "too_large", 21: "too_large"}), agent.heard

@@ -4,7 +4,7 @@ import math
 import time
 
 from tests.serving import Server, eventually
-from tests.speaking import batch, hello, speak
+from tests.speaking import PROCESS, batch, hello, speak
 from wire.messages import AbsentChange, Hold, Processes
 
 
@@ -71,7 +71,7 @@ async def test_it_stores_processes_by_the_gpu_they_hold(server: Server, node: st
         pid=[4711],
         name=["python\x00"],
         user=["ann"],
-        values=[[100.0], [80], [8], [310.5], [5_000_000_000], [10], [None]],
+        values=[[100.0 if name == "cpu_pct" else None] for name in PROCESS],
         holds=[Hold(0, 4711, 81_000_000_000), Hold(1, 4711, None), Hold(1, 4712, 7)],
     )
     async with speak(server.agents, server.token(node)) as agent:
