@@ -1,17 +1,19 @@
 """What the agent costs on a GPU machine, beside the least that reading NVML and GPM can cost.
 
 Each monitor runs alone for the same time, after a warm-up: a bare loop over NVML and GPM (the floor), the real agent process
-with everything on, sending to a sink on loopback, and `nvidia-smi dmon` where it is installed. Prints human lines, then one
+with everything on, sending to a sink on loopback, `nvidia-smi dmon` and nvitop-exporter where they are installed. Prints human lines, then one
 JSON line. Exit code 2 where there is no GPU.
 """
 
 import argparse
 import asyncio
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -271,7 +273,19 @@ async def run(seconds: float) -> list[dict[str, Any]]:
         monitors.append(await measure("nvidia-smi dmon", [smi, "dmon", "-s", "pucvmet", "-d", "1"], seconds))
         gpm = ",".join(map(str, GPM_IDS[:9]))
         monitors.append(await measure("nvidia-smi dmon, 9 GPM", [smi, "dmon", "--gpm-metrics", gpm, "-d", "1"], seconds))
+    if importlib.util.find_spec("nvitop_exporter") is not None:
+        monitors.append(
+            await measure("nvitop-exporter", [sys.executable, "-m", "nvitop_exporter", "--port", str(_free_port())], seconds)
+        )
+    else:
+        print("  nvitop-exporter is not installed here: pip install nvitop-exporter, and run it again to compare")
     return monitors
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def main() -> int:
