@@ -63,8 +63,9 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
         return replay.nodes(config.replay, config.gpus, config.speed, run=os.getpid())
     from agents import drivers
     from agents.machine import Machine
+    from agents.reports import listening
 
-    return [(config.node, Machine(drivers.chosen(config), config.proc))]
+    return [(config.node, Machine(drivers.chosen(config), config.proc, reports=listening(config)))]
 
 
 async def _serve(nodes: Sequence[NodeLoop], clock: Clock) -> bool:

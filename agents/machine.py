@@ -14,21 +14,28 @@ from agents.collectors.process_labels import ProcessLabels
 from agents.collectors.processes import ProcessCollector, Reading
 from agents.device import SLOW_S, DeviceEvent, Driver
 from agents.gpus import Gpus
+from agents.reports import Reports
 from agents.source import GPU, PROCESS, EventSource, Inventory, Tick, metric_major
 from wire.messages import Hold, Labels, Processes
 
 
 class Machine:
-    """The node that this process runs on. `driver` None: the host alone."""
+    """The node that this process runs on. `driver` None: the host alone; `reports` None: programs tell nothing of themselves."""
 
     def __init__(
-        self, driver: Driver | None, proc: Path = Path("/proc"), deadline_s: float = 0.7, slow_s: float = SLOW_S
+        self,
+        driver: Driver | None,
+        proc: Path = Path("/proc"),
+        deadline_s: float = 0.7,
+        slow_s: float = SLOW_S,
+        reports: Reports | None = None,
     ) -> None:
         self._gpus = Gpus(driver, deadline_s, slow_s)
         self._event_sources: tuple[EventSource, ...] = (self._gpus,)
         self._host = HostCollector(proc)
         self._host_facts = facts(proc)
-        self._processes = ProcessCollector(proc)
+        self._reports = reports
+        self._processes = ProcessCollector(proc, reports)
         self._labels = ProcessLabels(proc)
         self._stock = self._gpus.stock
         self.inventory = Inventory(self._host_facts, ())
@@ -64,6 +71,8 @@ class Machine:
 
     async def collect(self) -> Tick:
         """One tick; ends by the deadline even when a driver call hangs."""
+        if self._reports is not None:
+            self._reports.attach()
         reading = await self._gpus.begin()
         self._host.collect()
         if reading is not None:
@@ -88,6 +97,8 @@ class Machine:
         """Let the driver and the files go, within a second; a thread that hangs is left to the exit."""
         self._host.close()
         self._labels.close()
+        if self._reports is not None:
+            self._reports.close()
         await self._gpus.close()
 
     def _take_stock(self) -> None:

@@ -20,6 +20,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spool-max-mb", type=int, metavar="N", help="the spool's size limit in MB, of 1,000,000 bytes each (64)"
     )
+    parser.add_argument(
+        "--report-socket", type=Path, metavar="FILE", help="where training scripts report their steps (/run/fettle/report.sock)"
+    )
     parser.add_argument("--source", choices=("nvml", "dcgm"), help="who tells of the GPUs (nvml); dcgm: the endpoints of --dcgm")
     parser.add_argument("--dcgm", nargs="+", metavar="URL", help="this node's dcgm-exporters, e.g. http://127.0.0.1:9400/metrics")
     parser.add_argument("--wire", choices=("msgpack", "json"), help="json sends text frames, for debugging")

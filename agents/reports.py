@@ -1,0 +1,224 @@
+"""What training scripts tell of themselves through `clients/fettle_report.py`, as readings of their processes.
+
+A datagram holds sums since the program began, so the newest one of a tick says all. Who sends is the kernel's word; what is sent
+is anybody's, so it is bounded in size, number and range, and what does not fit is dropped and counted.
+"""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from agents.collectors.process_readers import Answers
+from agents.config import AgentConfig, ConfigError
+from agents.report_socket import ReportSocket, ReportSocketError, places
+
+log = logging.getLogger(__name__)
+
+MAX_SENDERS: Final = 512
+BURST: Final = 64
+"""Datagrams taken at once before anything else of the agent has its turn."""
+RATE: Final = 1000
+"""Datagrams a second; past that the agent does not look until the second is over, and the kernel drops what has no room."""
+HOLD_MIN_S: Final = 10.0
+HOLD_MAX_S: Final = 600.0
+HOLD_STEPS: Final = 3
+"""While a step is under way the last ones' figures stand; after as many times a step's length without one they are absent."""
+_TELL_S: Final = 600.0
+
+_Whole: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]
+_Sum: TypeAlias = Annotated[float, Meta(ge=0, le=1e18)]
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """A datagram: sums since the program began, and the last loss. What it does not know is left out or null."""
+
+    steps: _Whole
+    timed: _Whole = 0
+    step_s: _Sum = 0.0
+    waits: _Whole = 0
+    wait_s: _Sum = 0.0
+    samples: _Sum = 0.0
+    sampled_s: _Sum = 0.0
+    loss: float | None = None
+    loss_not_finite: _Whole = 0
+    loss_scale: float | None = None
+    alloc_peak_bytes: _Whole | None = None
+    alloc_retries: _Whole | None = None
+    dropped: _Whole = 0
+
+
+_decode: Final = msgspec.json.Decoder(Told).decode
+_MEANS: Final = ("step_time_s", "data_wait_s", "samples_per_s")
+
+
+@dataclass(slots=True)
+class _Sender:
+    latest: Told
+    at: float
+    base: Told | None = None
+    start: int | None = None
+    means: Answers = field(default_factory=dict)
+    is_asked_for: bool = False
+
+
+class Reports:
+    """Receives in the running event loop from the first `attach` on; `of` gives a process's readings."""
+
+    def __init__(self, link: ReportSocket) -> None:
+        self.received = 0
+        self.refused = 0
+        self._socket = link
+        self._senders: dict[int, _Sender] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._second = 0.0
+        self._left = RATE
+        self._told_at = float("-inf")
+
+    def attach(self) -> None:
+        """Begin to receive; does nothing the second time."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.add_reader(self._socket.fileno(), self._readable)
+
+    def close(self) -> None:
+        """Stop, and remove the socket."""
+        if self._loop is not None:
+            self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+
+    def of(self, pid: int, start: int, now: float) -> Answers:
+        """Readings of the process that reported under this pid; empty where none did. `now` is a monotonic second."""
+        sender = self._senders.get(pid)
+        if sender is None:
+            return {}
+        if sender.start not in (None, start):  # the pid is another's now; what came since may still be the first one's
+            del self._senders[pid]
+            return {}
+        sender.start, sender.is_asked_for = start, True
+        told, base = sender.latest, sender.base
+        if base is None or told.steps != base.steps:
+            sender.means = _means(base, told)
+            sender.base = told
+        step_s = sender.means.get("step_time_s")
+        hold = HOLD_STEPS * step_s if isinstance(step_s, float) else HOLD_MIN_S
+        found: Answers = {
+            "steps_total": told.steps,
+            "loss_not_finite_total": told.loss_not_finite,
+            "alloc_retries_total": "not_found" if told.alloc_retries is None else told.alloc_retries,
+        }
+        if now - sender.at > min(HOLD_MAX_S, max(HOLD_MIN_S, hold)):
+            return found
+        found |= sender.means
+        found["loss"] = told.loss if told.loss is not None else "not_a_number" if told.loss_not_finite else "not_found"
+        found["loss_scale"] = "not_found" if told.loss_scale is None else told.loss_scale
+        found["alloc_peak_bytes"] = "not_found" if told.alloc_peak_bytes is None else told.alloc_peak_bytes
+        return found
+
+    def _readable(self) -> None:
+        now = time.monotonic()
+        if now - self._second >= 1:
+            self._second, self._left = now, RATE
+        for _ in range(BURST):
+            if self._left <= 0:
+                self._pause(now)
+                return
+            try:
+                pid, data = self._socket.receive()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                log.warning(
+                    "%s: cannot be read: %s; steps are not reported until the agent is restarted.", self._socket.path, error
+                )
+                if self._loop is not None:
+                    self._loop.remove_reader(self._socket.fileno())
+                return
+            self._left -= 1
+            self._take(pid, data, now)
+
+    def _pause(self, now: float) -> None:
+        """Leave the socket alone until this second is over."""
+        if self._loop is not None:
+            fd = self._socket.fileno()
+            self._loop.remove_reader(fd)
+            self._loop.call_later(max(0.0, self._second + 1 - now), self._resume, fd)
+            self._tell(now, f"more than {RATE} datagrams a second came")
+
+    def _resume(self, fd: int) -> None:
+        if self._loop is not None and self._socket.fileno() == fd:
+            self._loop.add_reader(fd, self._readable)
+
+    def _take(self, pid: int, data: bytes | None, now: float) -> None:
+        self.received += 1
+        try:
+            if pid <= 0:
+                raise ValueError("its sender is in another pid namespace")
+            if data is None:
+                raise ValueError("it is too long")
+            told = _decode(data)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            self.refused += 1
+            self._tell(now, f"a datagram of process {pid} was refused: {str(error)[:100]}")
+            return
+        before = self._senders.pop(pid, None)
+        if before is None and len(self._senders) >= MAX_SENDERS:
+            senders = self._senders.items()  # the one that was silent longest first
+            forgotten = next((one for one, sender in senders if not sender.is_asked_for or now - sender.at > HOLD_MAX_S), None)
+            if forgotten is None:
+                self.refused += 1
+                return
+            del self._senders[forgotten]
+        if before is None or told.steps < before.latest.steps:  # begun anew, by another process or by the same one
+            self._senders[pid] = _Sender(told, now)
+        else:
+            before.latest, before.at = told, now
+            self._senders[pid] = before
+
+    def _tell(self, now: float, what: str) -> None:
+        """One line now and then, however many there are."""
+        if now - self._told_at >= _TELL_S:
+            self._told_at = now
+            log.warning("%s: %s; %d of %d were refused so far.", self._socket.path, what, self.refused, self.received)
+
+
+def _means(base: Told | None, told: Told) -> Answers:
+    """Means of the steps between two datagrams; a figure that no step told is `not_found`."""
+    if base is None:
+        return dict.fromkeys(_MEANS, "no_previous")
+    timed, waits, sampled_s = told.timed - base.timed, told.waits - base.waits, told.sampled_s - base.sampled_s
+    return {
+        "step_time_s": (told.step_s - base.step_s) / timed if timed > 0 else "no_previous",
+        "data_wait_s": (told.wait_s - base.wait_s) / waits if waits > 0 else "not_found",
+        "samples_per_s": (told.samples - base.samples) / sampled_s if sampled_s > 0 else "not_found",
+    }
+
+
+def listening(config: AgentConfig) -> Reports | None:
+    """Reports as the settings want them; ConfigError where the socket that they name cannot be opened."""
+    try:
+        return listen(config.report_socket)
+    except ReportSocketError as error:
+        raise ConfigError(f"report_socket: {error}") from None
+
+
+def listen(path: Path | None) -> Reports | None:
+    """Reports from the socket at `path`; ReportSocketError where it cannot be opened.
+
+    Without a path the usual places are tried, and None is the answer where none can be had.
+    """
+    if path is not None:
+        return Reports(ReportSocket(path))
+    trouble = []
+    for place in places():
+        try:
+            return Reports(ReportSocket(place))
+        except ReportSocketError as error:
+            trouble.append(str(error))
+    log.info("Training scripts cannot report their steps here: %s Give --report-socket FILE.", " ".join(trouble))
+    return None
