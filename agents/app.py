@@ -61,11 +61,11 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
         from agents import replay
 
         return replay.nodes(config.replay, config.gpus, config.speed, run=os.getpid())
-    from agents import drivers
+    from agents import drivers, engines
     from agents.machine import Machine
     from agents.reports import listening
 
-    return [(config.node, Machine(drivers.chosen(config), config.proc, reports=listening(config)))]
+    return [(config.node, Machine(drivers.chosen(config), config.proc, reports=listening(config), engines=engines.of(config)))]
 
 
 async def _serve(nodes: Sequence[NodeLoop], clock: Clock) -> bool:

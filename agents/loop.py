@@ -80,6 +80,7 @@ class NodeLoop:
             gpu=tick.gpu,
             host=tick.host,
             processes=self._labels.news(tick.processes),
+            engines=tick.engines,
             absent=self._absences.changes(tick),
         )
         self._batch_seq += 1

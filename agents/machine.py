@@ -13,6 +13,7 @@ from agents.collectors.host import HostCollector, facts
 from agents.collectors.process_labels import ProcessLabels
 from agents.collectors.processes import ProcessCollector, Reading
 from agents.device import SLOW_S, DeviceEvent, Driver
+from agents.engines import EngineCollector
 from agents.gpus import Gpus
 from agents.reports import Reports
 from agents.source import GPU, PROCESS, EventSource, Inventory, Tick, metric_major
@@ -29,9 +30,11 @@ class Machine:
         deadline_s: float = 0.7,
         slow_s: float = SLOW_S,
         reports: Reports | None = None,
+        engines: EngineCollector | None = None,
     ) -> None:
         self._gpus = Gpus(driver, deadline_s, slow_s)
-        self._event_sources: tuple[EventSource, ...] = (self._gpus,)
+        self._engines = EngineCollector() if engines is None else engines
+        self._event_sources: tuple[EventSource, ...] = (self._gpus, self._engines)
         self._host = HostCollector(proc)
         self._host_facts = facts(proc)
         self._reports = reports
@@ -83,6 +86,7 @@ class Machine:
         readings = self._processes.collect((hold.pid for hold in rows.holds), now)
         shown = {reading.pid for reading in readings}
         labels = self._labels.of(((one.pid, one.start, one.user) for one in readings if one.start is not None), now)
+        engines = self._engines.collect(now)
         return Tick(
             gpu=metric_major(rows.values, len(GPU)),
             gpu_reasons=rows.reasons,
@@ -91,12 +95,15 @@ class Machine:
             holds_reasons=rows.holds_reasons,
             processes=_processes(readings, [hold for hold in rows.holds if hold.pid in shown], labels),
             process_reasons=[reading.reasons for reading in readings],
+            engines=engines.engines,
+            engine_reasons=engines.reasons,
         )
 
     async def close(self) -> None:
         """Let the driver and the files go, within a second; a thread that hangs is left to the exit."""
         self._host.close()
         self._labels.close()
+        self._engines.close()
         if self._reports is not None:
             self._reports.close()
         await self._gpus.close()

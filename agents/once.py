@@ -6,11 +6,11 @@ import logging
 import time
 from typing import Any, Final
 
-from agents import drivers
+from agents import drivers, engines
 from agents.config import AgentConfig
 from agents.device import DRIVER_STATES
 from agents.machine import Machine
-from agents.source import GPU, HOST, PROCESS, Tick
+from agents.source import ENGINE, GPU, HOST, PROCESS, Tick
 from wire.messages import PROCESSES, Cell
 
 INTERVAL_S: Final = 1.0
@@ -25,7 +25,7 @@ def text(config: AgentConfig, as_json: bool) -> str:
 
 
 async def _read(config: AgentConfig) -> dict[str, Any]:
-    machine = Machine(drivers.chosen(config), config.proc)
+    machine = Machine(drivers.chosen(config), config.proc, engines=engines.of(config))
     try:
         await machine.collect()
         await asyncio.sleep(INTERVAL_S)
@@ -74,6 +74,18 @@ def as_dict(node: str, t: float, machine: Machine, tick: Tick) -> dict[str, Any]
             }
             for row, (pid, name, user) in enumerate(zip(processes.pid, processes.name, processes.user, strict=True))
         ],
+        "engines": [
+            {
+                "kind": kind,
+                "name": name,
+                "model": model,
+                "pid": pid,
+                **_named(ENGINE, [column[row] for column in tick.engines.values], tick.engine_reasons[row]),
+            }
+            for row, (kind, name, model, pid) in enumerate(
+                zip(tick.engines.kind, tick.engines.name, tick.engines.model, tick.engines.pid, strict=True)
+            )
+        ],
     }
 
 
@@ -85,9 +97,15 @@ def _named(names: tuple[str, ...], values: list[Cell], reasons: list[str | None]
 
 def _lines(found: dict[str, Any]) -> str:
     lines = [f"node {found['node']}", f"GPUs: {found['gpus_state']}"]
-    for title, entries in (("GPU", found["gpus"]), ("host", [found["host"]]), ("process", found["processes"])):
+    for title, entries in (
+        ("GPU", found["gpus"]),
+        ("host", [found["host"]]),
+        ("process", found["processes"]),
+        ("engine", found["engines"]),
+    ):
         for entry in entries:
-            lines.append(f"{title} {entry.get('index', entry.get('pid', ''))} {entry.get('name', '')}".rstrip())
+            words = (title, entry.get("index", entry.get("pid")), entry.get("name"))
+            lines.append(" ".join(str(word) for word in words if word not in (None, "")))
             for name, value in entry.items():
                 if name not in ("index", "pid", "name", "absent", "cpu_pct_per_core"):
                     lines.append(f"  {name} {value}")

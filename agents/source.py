@@ -6,13 +6,14 @@ from typing import Final, Protocol
 from msgspec import Struct, field
 
 from agents.device import DeviceEvent
-from wire.messages import PROCESSES, AbsentChange, Cell, GpuFacts, Hello, HostFacts, Processes, schema_id
+from wire.messages import PROCESSES, AbsentChange, Cell, Engines, GpuFacts, Hello, HostFacts, Processes, schema_id
 from wire.metrics import sent
 
 GPU: Final = tuple(metric.name for metric in sent("gpu"))
 HOST: Final = tuple(metric.name for metric in sent("host"))
 PROCESS: Final = tuple(metric.name for metric in sent("process"))
-SCHEMA: Final = schema_id(GPU, HOST, PROCESS)
+ENGINE: Final = tuple(metric.name for metric in sent("engine"))
+SCHEMA: Final = schema_id(GPU, HOST, PROCESS, ENGINE)
 ALL_GPUS: Final = -1
 
 
@@ -36,6 +37,7 @@ class Inventory(Struct, frozen=True):
             gpu_metrics=GPU,
             host_metrics=HOST,
             process_metrics=PROCESS,
+            engine_metrics=ENGINE,
             recording=self.recording,
         )
 
@@ -53,6 +55,8 @@ class Tick(Struct):
     processes: Processes = field(default_factory=Processes)
     holds_reasons: list[str | None] = field(default_factory=list)
     process_reasons: list[list[str | None]] = field(default_factory=list)  # [process][metric], for people alone
+    engines: Engines = field(default_factory=Engines)
+    engine_reasons: list[list[str | None]] = field(default_factory=list)  # [engine][metric], for people alone
 
 
 class EventSource(Protocol):

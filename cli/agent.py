@@ -25,6 +25,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--source", choices=("nvml", "dcgm"), help="who tells of the GPUs (nvml); dcgm: the endpoints of --dcgm")
     parser.add_argument("--dcgm", nargs="+", metavar="URL", help="this node's dcgm-exporters, e.g. http://127.0.0.1:9400/metrics")
+    parser.add_argument(
+        "--engines", nargs="+", metavar="KIND=URL", help="serving engines to ask, e.g. vllm=http://127.0.0.1:8000"
+    )
+    parser.add_argument(
+        "--no-find-engines",
+        dest="find_engines",
+        action="store_false",
+        default=None,
+        help="ask only those of --engines, look for no others",
+    )
     parser.add_argument("--wire", choices=("msgpack", "json"), help="json sends text frames, for debugging")
     parser.add_argument("--replay", type=Path, nargs="+", metavar="PATH", help="play recordings (files or directories) as nodes")
     parser.add_argument("--gpus", type=int, metavar="N", help="with --replay: GPUs of each node, filled by copies")

@@ -1,0 +1,245 @@
+"""Serving engines asked over HTTP, against stub servers of our own that serve published answers."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents import engines
+from agents.config import load
+from agents.engine_readings import ENGINE_METRICS
+from agents.engine_search import Search
+from agents.engines import EngineCollector, EngineRows
+from agents.machine import Machine
+from agents.source import ENGINE
+from tests.agents.exporter import Exporter, answer, exporter, free_port
+from wire.messages import Cell
+
+
+@pytest.fixture
+def stub() -> Iterator[Exporter]:
+    """A running vLLM of two replicas."""
+    with exporter() as running:
+        running.serve("vllm-v1.prom")
+        yield running
+
+
+class Clock:
+    """Monotonic seconds that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = time.monotonic()
+
+    def tick(self, collector: EngineCollector, seconds: float = 1.0) -> EngineRows:
+        """The next tick, once nothing is under way any more."""
+        self.now += seconds
+        collector.collect(self.now)
+        return settled(collector, self.now)
+
+
+def settled(collector: EngineCollector, now: float) -> EngineRows:
+    """The rows once every thread has ended its job."""
+    ends = time.monotonic() + 30
+    while collector.is_busy:
+        assert time.monotonic() < ends
+        time.sleep(0.005)
+    return collector.collect(now)
+
+
+def named(rows: EngineRows, row: int = 0) -> dict[str, Cell | str | None]:
+    """One engine's readings by name, or their reasons."""
+    return {
+        metric.name: rows.reasons[row][i] if rows.engines.values[i][row] is None else rows.engines.values[i][row]
+        for i, metric in enumerate(ENGINE_METRICS)
+    }
+
+
+def test_a_configured_engine_is_asked_and_told(stub: Exporter) -> None:
+    """Its row is there from the first tick; its readings as soon as it has answered."""
+    collector = EngineCollector([f"vllm=http://127.0.0.1:{stub.port}"])
+    clock = Clock()
+    first = collector.collect(clock.now)
+    rows = settled(collector, clock.now)
+    collector.close()
+
+    assert first.engines.name == rows.engines.name == [f"http://127.0.0.1:{stub.port}"]
+    assert named(first)["requests_running"] == "no_previous"
+    assert (rows.engines.kind, rows.engines.model, rows.engines.pid) == (["vllm"], ["GLM-4.5"], [None])
+    assert named(rows)["requests_running"] == 8
+    assert len(rows.engines.values) == len(ENGINE_METRICS)
+    assert stub.asked[0][0] == "/metrics"
+
+
+def test_it_is_asked_every_few_seconds_and_means_are_those_between(stub: Exporter) -> None:
+    """Ticks in between repeat the last readings and ask nothing."""
+    collector = EngineCollector([f"vllm={stub.url}"])
+    clock = Clock()
+    clock.tick(collector)
+    for _ in range(3):
+        clock.tick(collector)
+    assert len(stub.asked) == 1
+    name, labels = "vllm:time_to_first_token_seconds", 'engine="0",model_name="zai-org/GLM-4.5"'
+    body = answer("vllm-v1.prom")
+    for line, more in (
+        (f'{name}_bucket{{le="+Inf",{labels}}} 10.0', 14),
+        (f"{name}_count{{{labels}}} 10.0", 14),
+        (f"{name}_sum{{{labels}}} 12.5", 14.5),
+    ):
+        assert line in body
+        body = body.replace(line, f"{line.rpartition(' ')[0]} {more}")
+    stub.body = body.encode()
+    rows = clock.tick(collector, engines.PERIOD_S)
+    collector.close()
+
+    assert len(stub.asked) == 2
+    assert named(rows)["ttft_mean_s"] == pytest.approx(0.5)
+    assert named(rows)["ttft_p95_s"] == "out_of_range"
+    assert named(rows)["e2e_mean_s"] == "not_found"
+
+
+def test_an_engine_that_ceases_to_answer_is_told_once_and_its_row_stays(stub: Exporter) -> None:
+    """Every reading is absent with the failure's reason; so is its return told."""
+    collector = EngineCollector([f"vllm={stub.url}"])
+    clock = Clock()
+    clock.tick(collector)
+    assert collector.events() == []
+    stub.status = 500
+    for _ in range(3):
+        rows = clock.tick(collector, engines.PERIOD_S)
+    assert set(named(rows).values()) == {"driver_error"}
+    assert rows.engines.model == ["GLM-4.5"]
+    assert [event.text for event in collector.events()] == [
+        f"The vllm engine is not read: {stub.url} answers with HTTP status 500."
+    ]
+    stub.status = 200
+    rows = clock.tick(collector, engines.PERIOD_S)
+    collector.close()
+
+    assert named(rows)["requests_running"] == 8
+    assert [event.text for event in collector.events()] == [f"The vllm engine at http://127.0.0.1:{stub.port} answers."]
+
+
+def test_an_engine_that_hangs_costs_itself_alone(stub: Exporter) -> None:
+    """No tick waits; old readings are not repeated for ever; the other engine is read as ever."""
+    with exporter() as other:
+        other.serve("sglang.prom")
+        collector = EngineCollector([f"vllm={stub.url}", f"sglang={other.url}"])
+        clock = Clock()
+        clock.tick(collector)
+        stub.hold.clear()
+        clock.now += engines.PERIOD_S
+        began = time.monotonic()
+        rows = collector.collect(clock.now)
+        assert time.monotonic() - began < 1
+        assert named(rows, 0)["requests_running"] == 8
+        rows = collector.collect(clock.now + engines.MAX_AGE_S)
+        assert set(named(rows, 0).values()) == {"timeout"}
+        while len(other.asked) < 2:
+            time.sleep(0.005)
+        stub.hold.set()
+        rows = settled(collector, clock.now)
+        collector.close()
+
+    assert named(rows, 1)["requests_running"] == 162
+
+
+def test_an_engine_that_has_not_answered_yet_is_no_event() -> None:
+    """It may be loading its model for minutes."""
+    collector = EngineCollector([f"vllm=http://127.0.0.1:{free_port()}/metrics"])
+    clock = Clock()
+    for _ in range(3):
+        rows = clock.tick(collector, engines.PERIOD_S)
+    collector.close()
+
+    assert set(named(rows).values()) == {"not_found"}
+    assert collector.events() == []
+
+
+@pytest.mark.parametrize(("body", "why"), [(b"[]", "unsupported"), (b"process_cpu_seconds_total 1\n", "unsupported")])
+def test_somebody_elses_answer_is_not_an_engines(stub: Exporter, body: bytes, why: str) -> None:
+    """JSON, or a server of another kind."""
+    stub.body = body
+    collector = EngineCollector([f"sglang={stub.url}"])
+    rows = Clock().tick(collector)
+    collector.close()
+
+    assert set(named(rows).values()) == {why}
+
+
+def test_trtllm_serve_is_asked_where_its_metrics_are(stub: Exporter) -> None:
+    """/metrics of trtllm-serve is JSON; the other path is tried first, and kept once it answered."""
+    stub.serve("trtllm-serve.prom")
+    collector = EngineCollector([f"trtllm=http://127.0.0.1:{stub.port}"])
+    clock = Clock()
+    rows = clock.tick(collector)
+    clock.tick(collector, engines.PERIOD_S)
+    collector.close()
+
+    assert named(rows)["requests_running"] == 4
+    assert [path for path, _ in stub.asked] == ["/prometheus/metrics", "/prometheus/metrics"]
+
+
+def test_names_hold_neither_credentials_nor_queries(stub: Exporter) -> None:
+    """A name goes to the server and is shown to all who may look; an unusual path tells two engines of one port apart."""
+    collector = EngineCollector(
+        [f"vllm=http://me:secret@127.0.0.1:{stub.port}/a/metrics?key=hidden", f"vllm=http://127.0.0.1:{stub.port}"]
+    )
+    rows = Clock().tick(collector)
+    collector.close()
+
+    assert rows.engines.name == [f"http://127.0.0.1:{stub.port}/a/metrics", f"http://127.0.0.1:{stub.port}"]
+
+
+def process(proc: Path, pid: int, port: int) -> Path:
+    """A vLLM process of a /proc of our own."""
+    folder = proc / str(pid)
+    folder.mkdir()
+    (folder / "cmdline").write_bytes(f"vllm\0serve\0m\0--port\0{port}\0".encode())
+    return folder
+
+
+def test_an_engine_is_found_by_its_process_and_forgotten_with_it(stub: Exporter, tmp_path: Path) -> None:
+    """Its pid is told; once the process is gone and nobody answers, so is the row, without an event."""
+    folder = process(tmp_path, 77, stub.port)
+    collector = EngineCollector((), Search(tmp_path), tmp_path)
+    clock = Clock()
+    clock.tick(collector)
+    rows = clock.tick(collector)
+    assert (rows.engines.pid, rows.engines.kind) == ([77], ["vllm"])
+    assert named(rows)["requests_running"] == 8
+    (folder / "cmdline").unlink()
+    folder.rmdir()
+    stub.status = 500
+    clock.tick(collector, engines.PERIOD_S)
+    rows = clock.tick(collector)
+    collector.close()
+
+    assert rows.engines.name == []
+    assert rows.engines.values == []
+    assert collector.events() == []
+
+
+def test_what_is_configured_wins_over_what_is_found(stub: Exporter, tmp_path: Path) -> None:
+    """One row, with the process's pid."""
+    process(tmp_path, 77, stub.port)
+    collector = EngineCollector([f"vllm=http://127.0.0.1:{stub.port}"], Search(tmp_path), tmp_path)
+    clock = Clock()
+    clock.tick(collector)
+    rows = clock.tick(collector)
+    collector.close()
+
+    assert rows.engines.pid == [77]
+
+
+async def test_a_machines_tick_has_its_engines(stub: Exporter) -> None:
+    """In the order that the hello names."""
+    config = load(None, {"engines": [f"vllm={stub.url}"], "find_engines": False})
+    machine = Machine(None, engines=engines.of(config))
+    hello = machine.inventory.hello("n", "b", "1", 1.0)
+    tick = await machine.collect()
+    await machine.close()
+
+    assert hello.engine_metrics == ENGINE == tuple(metric.name for metric in ENGINE_METRICS)
+    assert tick.engines.name == [f"http://127.0.0.1:{stub.port}"]
+    assert len(tick.engines.values) == len(ENGINE)
