@@ -65,7 +65,12 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
     from agents.machine import Machine
     from agents.reports import listening
 
-    return [(config.node, Machine(drivers.chosen(config), config.proc, reports=listening(config), engines=engines.of(config)))]
+    return [
+        (
+            config.node,
+            Machine(drivers.chosen(config), config.proc, sys=config.sys, reports=listening(config), engines=engines.of(config)),
+        )
+    ]
 
 
 async def _serve(nodes: Sequence[NodeLoop], clock: Clock) -> bool:

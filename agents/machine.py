@@ -5,11 +5,13 @@ What reports of its own accord joins the `EventSource`s below; host and process 
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
 
-from agents.collectors.host import HostCollector, facts
+from agents.collectors.host import HostCollector
+from agents.collectors.host_facts import facts
 from agents.collectors.process_labels import ProcessLabels
 from agents.collectors.processes import ProcessCollector, Reading
 from agents.device import SLOW_S, DeviceEvent, Driver
@@ -31,17 +33,18 @@ class Machine:
         slow_s: float = SLOW_S,
         reports: Reports | None = None,
         engines: EngineCollector | None = None,
+        sys: Path = Path("/sys"),
     ) -> None:
         self._gpus = Gpus(driver, deadline_s, slow_s)
         self._engines = EngineCollector() if engines is None else engines
         self._event_sources: tuple[EventSource, ...] = (self._gpus, self._engines)
-        self._host = HostCollector(proc)
-        self._host_facts = facts(proc)
+        self._host = HostCollector(proc, sys, slow_s=slow_s)
+        self._read_facts = partial(facts, proc, sys)
         self._reports = reports
         self._processes = ProcessCollector(proc, reports)
         self._labels = ProcessLabels(proc)
         self._stock = self._gpus.stock
-        self.inventory = Inventory(self._host_facts, ())
+        self.inventory = Inventory(self._read_facts(), ())
 
     @property
     def state(self) -> str:
@@ -114,7 +117,7 @@ class Machine:
         if stock is not self._stock:
             self._stock = stock
             host = structs.replace(
-                self._host_facts, driver_version=stock.versions.driver, cuda_driver_version=stock.versions.cuda
+                self._read_facts(stock.gpus), driver_version=stock.versions.driver, cuda_driver_version=stock.versions.cuda
             )
             self.inventory = Inventory(host, stock.gpus)
 

@@ -25,7 +25,7 @@ def text(config: AgentConfig, as_json: bool) -> str:
 
 
 async def _read(config: AgentConfig) -> dict[str, Any]:
-    machine = Machine(drivers.chosen(config), config.proc, engines=engines.of(config))
+    machine = Machine(drivers.chosen(config), config.proc, sys=config.sys, engines=engines.of(config))
     try:
         await machine.collect()
         await asyncio.sleep(INTERVAL_S)

@@ -48,6 +48,11 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     kernel: str | None = None
     driver_version: str | None = None
     cuda_driver_version: str | None = None
+    cpu_governor: str | None = None  # of the first core
+    numa_distances: dict[int, tuple[int, ...]] = field(default_factory=dict)  # node: to every node; 10 is its own memory
+    gpu_numa_nodes: dict[str, int] = field(default_factory=dict)  # by GPU UUID; a GPU that is not here: not known
+    nvidia_module_version: str | None = None
+    nvidia_parameters: dict[str, str] = field(default_factory=dict)
 
 
 class Hello(Struct, frozen=True, kw_only=True, tag="hello", tag_field="type"):

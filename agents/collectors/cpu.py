@@ -14,7 +14,7 @@ _OF_CORES = ("cpu_busy_cores", "cpu_core_max_pct")
 class Cpu:
     """Shares of the time since the call before; `per_core_pct` is busy percent a core, None without an interval."""
 
-    names = (*_OF_CORES, "cpu_user_pct", "cpu_system_pct", "cpu_iowait_pct")
+    names = (*_OF_CORES, "cpu_user_pct", "cpu_system_pct", "cpu_iowait_pct", "cpu_steal_pct")
 
     def __init__(self, proc: Path) -> None:
         self.per_core_pct: list[float] | None = None
@@ -37,13 +37,18 @@ class Cpu:
         total = _shares(previous.get(b"cpu"), now[b"cpu"])
         if total is None:
             return dict.fromkeys(self.names, "no_previous")
-        user, system, iowait, _ = total
-        found: dict[str, Number | str] = {"cpu_user_pct": user, "cpu_system_pct": system, "cpu_iowait_pct": iowait}
+        user, system, iowait, steal, _ = total
+        found: dict[str, Number | str] = {
+            "cpu_user_pct": user,
+            "cpu_system_pct": system,
+            "cpu_iowait_pct": iowait,
+            "cpu_steal_pct": steal,
+        }
         cores = []
         for name, times in now.items():
             shares = _shares(previous.get(name), times) if name != b"cpu" else None
             if shares is not None:  # a core that was switched on or off meanwhile has no interval
-                cores.append(shares[3])
+                cores.append(shares[4])
         if cores:
             self.per_core_pct = cores
             found |= zip(_OF_CORES, (sum(cores) / 100, max(cores)), strict=True)
@@ -54,8 +59,8 @@ class Cpu:
         self._file.close()
 
 
-def _shares(before: _Times | None, now: _Times) -> tuple[float, float, float, float] | None:
-    """Percent of user, system, iowait and busy time between two lines of /proc/stat; None without an interval."""
+def _shares(before: _Times | None, now: _Times) -> tuple[float, float, float, float, float] | None:
+    """Percent of user, system, iowait, stolen and busy time between two lines of /proc/stat; None without an interval."""
     if before is None or len(before) < 8 or len(now) < 8:
         return None
     user, nice, system, idle, iowait, irq, softirq, steal = (max(0, b - a) for a, b in zip(before, now, strict=True))
@@ -63,4 +68,4 @@ def _shares(before: _Times | None, now: _Times) -> tuple[float, float, float, fl
     if total <= 0:
         return None
     scale = 100 / total
-    return (user + nice) * scale, (system + irq + softirq) * scale, iowait * scale, (total - idle - iowait) * scale
+    return (user + nice) * scale, (system + irq + softirq) * scale, iowait * scale, steal * scale, (total - idle - iowait) * scale

@@ -1,51 +1,54 @@
 """The node itself: every metric of scope `host`, from readers of one subject each.
 
-A new subject is a file beside this one with a `HostReader`, and a line in READERS.
+A new subject is a file beside this one with a `Reader` (`slow.py`), and a line in FAST, or in SLOW where reading it takes
+long, may hang, or says nothing new within seconds.
 """
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from agents.collectors import procfs
+from agents.collectors.clock import CoreClock
 from agents.collectors.cpu import Cpu
 from agents.collectors.disks import Disks
-from agents.collectors.memory import Memory, meminfo
-from agents.collectors.network import Network
-from wire.messages import Cell, HostFacts
+from agents.collectors.infiniband import InfiniBand
+from agents.collectors.load import Load
+from agents.collectors.memory import Memory, SharedMemory, Swapped
+from agents.collectors.network import Network, Retransmits
+from agents.collectors.pressure import Pressure
+from agents.collectors.slow import Reader, Slow, answers_of
+from agents.device import SLOW_S
+from wire.messages import Cell
 from wire.metrics import Number, accept, sent
 
 HOST_METRICS: Final = tuple(sent("host"))
 POSITION: Final = {metric.name: i for i, metric in enumerate(HOST_METRICS)}
 
 
-class HostReader(Protocol):
-    """Reads the metrics called `names`; made with the root of /proc."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the registry, scope `host`."""
-
-    def read(self) -> Mapping[str, Number | str]:
-        """A number or a reason for each name; one left out is `unsupported`. OSError, ValueError: none can be read now."""
-
-    def close(self) -> None:
-        """Close the files."""
+FAST: Final[tuple[Callable[[Path], Reader], ...]] = (Memory, Disks, Network, Load, Pressure)
+"""Made with the root of /proc, read each tick. All but Cpu, whose vector of cores the collector hands on."""
 
 
-READERS: Final[tuple[Callable[[Path], HostReader], ...]] = (Memory, Disks, Network)
-"""All but Cpu, whose vector of cores the collector hands on."""
+def slow(proc: Path, sys: Path, shm: Path) -> tuple[Reader, ...]:
+    """What is read now and then, each in a thread of its own: one that hangs costs its own readings alone."""
+    return (Swapped(proc), Retransmits(proc), CoreClock(sys), InfiniBand(sys), SharedMemory(shm))
 
 
 class HostCollector:
     """Reads the host. `values[i]` and `reasons[i]` belong to HOST_METRICS[i]; `per_core_pct` is busy percent a core."""
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(
+        self,
+        proc: Path = Path("/proc"),
+        sys: Path = Path("/sys"),
+        shm: Path = Path("/dev/shm"),  # noqa: S108 - the mount itself, nothing is written
+        slow_s: float = SLOW_S,
+    ) -> None:
         self.values: list[Cell] = [None] * len(HOST_METRICS)
         self.reasons: list[str | None] = ["no_previous"] * len(HOST_METRICS)
         self._cpu = Cpu(proc)
-        self._readers: tuple[HostReader, ...] = (self._cpu, *(reader(proc) for reader in READERS))
+        fast = (self._cpu, *(reader(proc) for reader in FAST))
+        self._readers: tuple[Reader, ...] = (*fast, *(Slow(reader, slow_s) for reader in slow(proc, sys, shm)))
 
     @property
     def per_core_pct(self) -> list[float] | None:
@@ -55,12 +58,7 @@ class HostCollector:
     def collect(self) -> None:
         """Read everything once; means are over the time since the call before. What one reader cannot read is its own loss."""
         for reader in self._readers:
-            try:
-                answers = reader.read()
-            except OSError as error:
-                answers = dict.fromkeys(reader.names, _missing(error))
-            except (ValueError, IndexError):  # the kernel's text is not as it is known
-                answers = dict.fromkeys(reader.names, "not_a_number")
+            answers = answers_of(reader)
             for name in reader.names:
                 self._set(POSITION[name], answers.get(name, "unsupported"))
 
@@ -74,18 +72,3 @@ class HostCollector:
             self.values[position], self.reasons[position] = None, answer
         else:
             self.values[position], self.reasons[position] = accept(HOST_METRICS[position], answer)
-
-
-def facts(proc: Path = Path("/proc")) -> HostFacts:
-    """The host's size and kernel; None where it does not say."""
-    try:
-        total, _ = meminfo(procfs.read(str(proc / "meminfo")))
-    except OSError:
-        total = None
-    return HostFacts(cores=os.cpu_count(), mem_total_bytes=total, kernel=os.uname().release)
-
-
-def _missing(error: OSError) -> str:
-    """A file of /proc that this kernel does not have is `unsupported`, not `not_found`."""
-    reason = procfs.reason(error)
-    return "unsupported" if reason == "not_found" else reason

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 
-def cpu_line(name: str, user: int, system: int, idle: int, iowait: int) -> str:
+def cpu_line(name: str, user: int, system: int, idle: int, iowait: int, steal: int = 0) -> str:
     """A line of /proc/stat."""
-    return f"{name} {user} 0 {system} {idle} {iowait} 0 0 0 0 0\n"
+    return f"{name} {user} 0 {system} {idle} {iowait} 0 0 {steal} 0 0\n"
 
 
 class Proc:
@@ -14,8 +14,8 @@ class Proc:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def stat(self, *cores: tuple[int, int, int, int]) -> None:
-        """(user, system, idle, iowait) of each core; the first line is their sum."""
+    def stat(self, *cores: tuple[int, ...]) -> None:
+        """(user, system, idle, iowait) of each core, then perhaps steal; the first line is their sum."""
         lines = [cpu_line("cpu", *(sum(column) for column in zip(*cores, strict=True)))]
         lines += [cpu_line(f"cpu{i}", *core) for i, core in enumerate(cores)]
         (self.root / "stat").write_text("".join(lines) + "intr 1 2 3\nctxt 5\n")

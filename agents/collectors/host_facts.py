@@ -1,0 +1,99 @@
+"""What of a host does not change from tick to tick: size, kernel, NUMA, the NVIDIA module and its parameters."""
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from agents.collectors import procfs
+from agents.collectors.memory import meminfo
+from wire.messages import GpuFacts, HostFacts
+from wire.pci import address
+
+PARAMETERS: Final = (
+    "CoherentGPUMemoryMode",
+    "CreateImexChannel0",
+    "DmaRemapPeerMmio",
+    "DynamicPowerManagement",
+    "EnableGpuFirmware",
+    "EnableMSI",
+    "EnablePCIERelaxedOrderingMode",
+    "EnablePCIeGen3",
+    "EnableResizableBar",
+    "EnableStreamMemOPs",
+    "EnableUserNUMAManagement",
+    "ExcludedGpus",
+    "GrdmaPciTopoCheckOverride",
+    "ImexChannelCount",
+    "InitializeSystemMemoryAllocations",
+    "NvLinkDisable",
+    "PreserveVideoMemoryAllocations",
+    "RegistryDwords",
+    "RegistryDwordsPerDevice",
+    "RmNvlinkBandwidthLinkCount",
+    "RmProfilingAdminOnly",
+    "UsePageAttributeTable",
+)
+"""Parameters of the module that bear on speed or on what can be read; no other one is told (some are paths)."""
+_MODULE: Final = re.compile(rb"Kernel Module(?: for \S+)?\s+(\d[\d.]*)")
+_VALUE_MAX: Final = 200
+
+
+def facts(proc: Path = Path("/proc"), sys: Path = Path("/sys"), gpus: Iterable[GpuFacts] = ()) -> HostFacts:
+    """The host's facts, and on which NUMA node each of `gpus` is; None or left out where the host does not say."""
+    content = _read(proc / "meminfo")
+    module = _MODULE.search(_read(proc / "driver" / "nvidia" / "version") or b"")
+    governor = _read(sys / "devices" / "system" / "cpu" / "cpu0" / "cpufreq" / "scaling_governor")
+    return HostFacts(
+        cores=os.cpu_count(),
+        mem_total_bytes=None if content is None else meminfo(content)[0],
+        kernel=os.uname().release,
+        cpu_governor=None if governor is None else governor.decode("ascii", "replace").strip()[:40] or None,
+        numa_distances=_distances(sys / "devices" / "system" / "node"),
+        gpu_numa_nodes=_gpu_nodes(sys / "bus" / "pci" / "devices", gpus),
+        nvidia_module_version=module[1].decode() if module else None,
+        nvidia_parameters=_parameters(_read(proc / "driver" / "nvidia" / "params") or b""),
+    )
+
+
+def _distances(nodes: Path) -> dict[int, tuple[int, ...]]:
+    """The distances from each NUMA node to all of them, in their order; 10 is a node's own memory."""
+    found = {}
+    for folder in nodes.glob("node[0-9]*"):
+        try:
+            found[int(folder.name[4:])] = tuple(map(int, (_read(folder / "distance") or b"").split()))
+        except ValueError:
+            continue
+    return dict(sorted(found.items()))
+
+
+def _gpu_nodes(devices: Path, gpus: Iterable[GpuFacts]) -> dict[str, int]:
+    """NUMA node of each GPU by its UUID; the kernel's -1 means that it does not know."""
+    found = {}
+    for gpu in gpus:
+        where = address(gpu.pci_bus_id)
+        content = None if where is None else _read(devices / f"{where}.0" / "numa_node")
+        try:
+            node = int(content or b"-1")
+        except ValueError:
+            continue
+        if node >= 0:
+            found[gpu.uuid] = node
+    return found
+
+
+def _parameters(content: bytes) -> dict[str, str]:
+    found = {}
+    for line in content.decode("utf-8", "replace").splitlines():
+        name, colon, value = line.partition(":")
+        if colon and name in PARAMETERS:
+            found[name] = value.strip().strip('"')[:_VALUE_MAX]
+    return found
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return procfs.read(str(path))
+    except OSError:
+        return None

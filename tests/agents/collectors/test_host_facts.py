@@ -1,0 +1,56 @@
+"""What a host is: NUMA, the NVIDIA module, the governor."""
+
+from pathlib import Path
+
+from agents.collectors.host_facts import facts
+from wire.messages import GpuFacts
+
+
+def test_facts_tell_the_module_and_where_each_gpu_is(tmp_path: Path) -> None:
+    """The version and the parameters are those of a node of H200; paths are not told."""
+    proc, sys = tmp_path / "proc", tmp_path / "sys"
+    (proc / "driver/nvidia").mkdir(parents=True)
+    (proc / "driver/nvidia/version").write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (nixbld@)  \n"
+        "GCC version:  gcc version 15.3.0 (GCC) \n"
+    )
+    (proc / "driver/nvidia/params").write_text(
+        'RmProfilingAdminOnly: 1\nEnableGpuFirmware: 18\nRegistryDwords: ""\nTemporaryFilePath: "/home/somebody"\n'
+    )
+    for node, distances in ((0, "10 21"), (1, "21 10")):
+        (sys / f"devices/system/node/node{node}").mkdir(parents=True)
+        (sys / f"devices/system/node/node{node}/distance").write_text(distances + "\n")
+    for bus, node in (("0000:19:00.0", 1), ("0000:3b:00.0", -1)):
+        (sys / "bus/pci/devices" / bus).mkdir(parents=True)
+        (sys / "bus/pci/devices" / bus / "numa_node").write_text(f"{node}\n")
+    (sys / "devices/system/cpu/cpu0/cpufreq").mkdir(parents=True)
+    (sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor").write_text("powersave\n")
+    gpus = [
+        GpuFacts(index=i, uuid=f"GPU-{i}", name="H200", pci_bus_id=bus)
+        for i, bus in enumerate(["00000000:19:00.0", "00000000:3B:00.0", "00000000:5D:00.0", None])
+    ]
+    told = facts(proc, sys, gpus)
+
+    assert told.nvidia_module_version == "580.159.04"
+    assert told.nvidia_parameters == {"RmProfilingAdminOnly": "1", "EnableGpuFirmware": "18", "RegistryDwords": ""}
+    assert told.gpu_numa_nodes == {"GPU-0": 1}
+    assert told.numa_distances == {0: (10, 21), 1: (21, 10)}
+    assert told.cpu_governor == "powersave"
+
+
+def test_a_host_that_tells_nothing_has_no_facts_made_up(tmp_path: Path) -> None:
+    """No NVIDIA, no NUMA, no cpufreq: absent, not zero."""
+    told = facts(tmp_path, tmp_path)
+
+    assert (told.mem_total_bytes, told.cpu_governor, told.nvidia_module_version) == (None, None, None)
+    assert (told.numa_distances, told.gpu_numa_nodes, told.nvidia_parameters) == ({}, {}, {})
+
+
+def test_the_older_closed_module_writes_its_version_without_open(tmp_path: Path) -> None:
+    """As drivers before 515 do."""
+    (tmp_path / "driver/nvidia").mkdir(parents=True)
+    (tmp_path / "driver/nvidia/version").write_text(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\n"
+    )
+
+    assert facts(tmp_path, tmp_path).nvidia_module_version == "535.183.01"
