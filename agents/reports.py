@@ -7,6 +7,7 @@ is anybody's, so it is bounded in size, number and range, and what does not fit 
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from agents.collectors.process_readers import Answers
-from agents.config import AgentConfig, ConfigError
+from agents.config import AgentConfig
 from agents.report_socket import ReportSocket, ReportSocketError, places
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ HOLD_MIN_S: Final = 10.0
 HOLD_MAX_S: Final = 600.0
 HOLD_STEPS: Final = 3
 """While a step is under way the last ones' figures stand; after as many times a step's length without one they are absent."""
+_TRY_S: Final = 60.0
 _TELL_S: Final = 600.0
 
 _Whole: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]
@@ -68,12 +70,19 @@ class _Sender:
 
 
 class Reports:
-    """Receives in the running event loop from the first `attach` on; `of` gives a process's readings."""
+    """Receives in the running event loop from the first `attach` on; `of` gives a process's readings.
 
-    def __init__(self, link: ReportSocket) -> None:
+    `paths` are the places where the socket may stand, best first. Where none can be had it is said once and tried again.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
         self.received = 0
         self.refused = 0
-        self._socket = link
+        self.trouble = ""
+        """Why nobody can report; empty while the socket is open."""
+        self._paths = paths
+        self._socket: ReportSocket | None = None
+        self._try_at = float("-inf")
         self._senders: dict[int, _Sender] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._second = 0.0
@@ -81,16 +90,33 @@ class Reports:
         self._told_at = float("-inf")
 
     def attach(self) -> None:
-        """Begin to receive; does nothing the second time."""
-        if self._loop is None:
+        """Open the socket and begin to receive, where that is not done yet."""
+        if self._socket is not None or (now := time.monotonic()) < self._try_at:
+            return
+        self._try_at = now + _TRY_S
+        found = []
+        for path in self._paths:
+            try:
+                self._socket = ReportSocket(path)
+                break
+            except ReportSocketError as error:
+                found.append(str(error))
+        if self._socket is not None:
+            self.trouble = ""
             self._loop = asyncio.get_running_loop()
-            self._loop.add_reader(self._socket.fileno(), self._readable)
+            self._loop.add_reader(self._socket.fileno(), self._readable, self._socket)
+        elif self.trouble != (trouble := " ".join(found)):
+            self.trouble = trouble
+            log.warning("Training scripts cannot report their steps: %s", trouble)
 
     def close(self) -> None:
         """Stop, and remove the socket."""
-        if self._loop is not None:
-            self._loop.remove_reader(self._socket.fileno())
-        self._socket.close()
+        link, self._socket = self._socket, None
+        if link is not None:
+            if self._loop is not None:
+                self._loop.remove_reader(link.fileno())
+            link.close()
+        self._try_at = float("inf")
 
     def of(self, pid: int, start: int, now: float) -> Answers:
         """Readings of the process that reported under this pid; empty where none did. `now` is a monotonic second."""
@@ -120,39 +146,36 @@ class Reports:
         found["alloc_peak_bytes"] = "not_found" if told.alloc_peak_bytes is None else told.alloc_peak_bytes
         return found
 
-    def _readable(self) -> None:
+    def _readable(self, link: ReportSocket) -> None:
         now = time.monotonic()
         if now - self._second >= 1:
             self._second, self._left = now, RATE
         for _ in range(BURST):
             if self._left <= 0:
-                self._pause(now)
+                self._pause(link, now)
                 return
             try:
-                pid, data = self._socket.receive()
+                pid, data = link.receive()
             except BlockingIOError:
                 return
             except OSError as error:
-                log.warning(
-                    "%s: cannot be read: %s; steps are not reported until the agent is restarted.", self._socket.path, error
-                )
-                if self._loop is not None:
-                    self._loop.remove_reader(self._socket.fileno())
+                self.close()
+                self._try_at = now + _TRY_S
+                self._tell(now, f"the socket cannot be read: {error.strerror or error}")
                 return
             self._left -= 1
             self._take(pid, data, now)
 
-    def _pause(self, now: float) -> None:
+    def _pause(self, link: ReportSocket, now: float) -> None:
         """Leave the socket alone until this second is over."""
         if self._loop is not None:
-            fd = self._socket.fileno()
-            self._loop.remove_reader(fd)
-            self._loop.call_later(max(0.0, self._second + 1 - now), self._resume, fd)
+            self._loop.remove_reader(link.fileno())
+            self._loop.call_later(max(0.0, self._second + 1 - now), self._resume, link)
             self._tell(now, f"more than {RATE} datagrams a second came")
 
-    def _resume(self, fd: int) -> None:
-        if self._loop is not None and self._socket.fileno() == fd:
-            self._loop.add_reader(fd, self._readable)
+    def _resume(self, link: ReportSocket) -> None:
+        if self._loop is not None and self._socket is link:
+            self._loop.add_reader(link.fileno(), self._readable, link)
 
     def _take(self, pid: int, data: bytes | None, now: float) -> None:
         self.received += 1
@@ -184,7 +207,7 @@ class Reports:
         """One line now and then, however many there are."""
         if now - self._told_at >= _TELL_S:
             self._told_at = now
-            log.warning("%s: %s; %d of %d were refused so far.", self._socket.path, what, self.refused, self.received)
+            log.warning("Reports of training scripts: %s; %d of %d were refused so far.", what, self.refused, self.received)
 
 
 def _means(base: Told | None, told: Told) -> Answers:
@@ -199,26 +222,6 @@ def _means(base: Told | None, told: Told) -> Answers:
     }
 
 
-def listening(config: AgentConfig) -> Reports | None:
-    """Reports as the settings want them; ConfigError where the socket that they name cannot be opened."""
-    try:
-        return listen(config.report_socket)
-    except ReportSocketError as error:
-        raise ConfigError(f"report_socket: {error}") from None
-
-
-def listen(path: Path | None) -> Reports | None:
-    """Reports from the socket at `path`; ReportSocketError where it cannot be opened.
-
-    Without a path the usual places are tried, and None is the answer where none can be had.
-    """
-    if path is not None:
-        return Reports(ReportSocket(path))
-    trouble = []
-    for place in places():
-        try:
-            return Reports(ReportSocket(place))
-        except ReportSocketError as error:
-            trouble.append(str(error))
-    log.info("Training scripts cannot report their steps here: %s Give --report-socket FILE.", " ".join(trouble))
-    return None
+def listening(config: AgentConfig) -> Reports:
+    """Reports at the place that the settings name, or at the usual ones."""
+    return Reports(places() if config.report_socket is None else (config.report_socket,))

@@ -25,8 +25,7 @@ def _listen(path: str, ready: Any, stop: Any) -> None:
     """The agent's side: its receiver in an event loop of its own."""
 
     async def serve() -> None:
-        received = reports.listen(Path(path))
-        assert received is not None
+        received = reports.Reports((Path(path),))
         received.attach()
         ready.set()
         await asyncio.to_thread(stop.wait)

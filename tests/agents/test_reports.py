@@ -17,7 +17,7 @@ import pytest
 from agents import reports
 from agents.collectors.processes import PROCESS_METRICS, ProcessCollector, Reading
 from agents.report_socket import MAX_BYTES, ReportSocket, ReportSocketError
-from agents.reports import BURST, HOLD_MAX_S, HOLD_MIN_S, MAX_SENDERS, Reports, listen
+from agents.reports import BURST, HOLD_MAX_S, HOLD_MIN_S, MAX_SENDERS, Reports
 
 CLIENTS = Path(__file__).resolve().parents[2] / "clients"
 ME = os.getpid()
@@ -32,8 +32,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def received(path: Path) -> Iterator[Reports]:
     """Reports that listen there."""
-    found = listen(path)
-    assert found is not None
+    found = Reports((path,))
     yield found
     found.close()
 
@@ -316,10 +315,21 @@ def test_what_is_no_socket_is_not_touched(path: Path) -> None:
         ReportSocket(path.parent / "a" / "b" / "report.sock")
 
 
-def test_without_a_place_to_listen_the_agent_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It runs without root and without a session too; a place that was asked for by name is an error."""
-    monkeypatch.setattr(reports, "places", lambda: (tmp_path / "no" / "such" / "report.sock",))
+async def test_without_a_place_to_listen_the_agent_goes_on_and_tries_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It runs without root and without a session too; the first place that can be had is taken, and trouble is said once."""
+    monkeypatch.setattr(reports, "_TRY_S", 0.0)
+    received = Reports((path.parent / "a" / "report.sock", path.parent / "b" / "report.sock"))
+    received.attach()
+    received.attach()
+    assert "a: the folder above it is not there" in received.trouble
+    assert len(caplog.records) == 1
 
-    assert listen(None) is None
-    with pytest.raises(ReportSocketError):
-        listen(tmp_path / "no" / "such" / "report.sock")
+    path.parent.mkdir()
+    (path.parent / "a").write_text("in the way")
+    await heard(received, path.parent / "b" / "report.sock", steps=1)
+    assert received.trouble == ""
+    received.close()
+    received.attach()
+    assert not (path.parent / "b" / "report.sock").exists()
