@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from agents.dcgm_fields import MIG_MODE, STARTS
 from agents.dcgm_readings import GPU_METRICS, STALE_S, GpuAnswer, Habits, gpus, readings
 from agents.device import DeviceEvent, DriverError, GpuReader, Versions
-from agents.scrape import DEADLINE_S, ScrapeError, Target, fetch, parse
+from agents.scrape import DEADLINE_S, Parser, ScrapeError, Target, fetch
 from wire.messages import Cell, GpuFacts
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,6 @@ MAX_AGE_S: Final = 15.0
 GONE_S: Final = 30.0
 """A GPU that the exporter has not named for so long, while it names others, is lost."""
 _XID: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "xid_errors_total")
-_STARTS: Final = ("DCGM_FI_",)
 
 
 @dataclass(slots=True)
@@ -55,6 +55,8 @@ class Endpoint:
         self._tell = tell
         self._deadline_s = deadline_s
         self._body = b""
+        self._has_times = False
+        self._parser = Parser(STARTS)
         self._bad_lines = 0
         self._period = PERIOD_S
         self._stop = threading.Event()
@@ -71,7 +73,7 @@ class Endpoint:
         """One scrape; a failure is kept in `error`."""
         try:
             body = fetch(self.where, self._deadline_s)
-            if body != self._body:
+            if body != self._body or self._has_times:  # what has a time of its own ages though it stays the same
                 self._take(body)
                 self._period = PERIOD_S
             else:
@@ -87,7 +89,8 @@ class Endpoint:
         return before is not None and before[0] != () and now - before[1] > STALE_S
 
     def _take(self, body: bytes) -> None:
-        parsed = parse(body, _STARTS)
+        parsed = self._parser.read(body)
+        self._has_times = any(sample.at is not None for sample in parsed.samples)
         if parsed.bad_lines and not self._bad_lines:
             log.warning("%s answers with %d lines that are no samples; they are left out.", self.where.url, parsed.bad_lines)
         self._bad_lines = parsed.bad_lines
@@ -141,6 +144,7 @@ class DcgmReader:
         self._uuid = uuid
         self._endpoints = endpoints
         self._seen_at: float | None = None
+        self._taken: list[GpuAnswer] = []
 
     def collect(self, now: float) -> None:
         """Take what is fresh at monotonic second `now`."""
@@ -157,17 +161,25 @@ class DcgmReader:
             self.fail("timeout")
             return
         self.answered = True
-        self.values, self.reasons = readings(live[0].gpus[self._uuid], live[0].habits)
-        for endpoint in live[1:]:
-            self._fill(*readings(endpoint.gpus[self._uuid], endpoint.habits))
+        self._take([(endpoint.gpus[self._uuid], endpoint.habits) for endpoint in live])
         self.values[_XID], self.reasons[_XID] = self.xids, None
         self.holds_reason = "unsupported"
-        gpu = live[0].gpus[self._uuid]
-        self.mig_mode = is_split(gpu)
-        self.labels = {name: ",".join(sorted(values)) for name, values in gpu.labels.items()}
+
+    def _take(self, answers: list[tuple[GpuAnswer, Habits]]) -> None:
+        """Read the answers, unless they are those of the tick before."""
+        told = [gpu for gpu, _ in answers]
+        if len(told) == len(self._taken) and all(new is old for new, old in zip(told, self._taken, strict=True)):
+            return
+        self._taken = told
+        self.values, self.reasons = readings(*answers[0])
+        for more in answers[1:]:
+            self._fill(*readings(*more))
+        self.mig_mode = is_split(told[0])
+        self.labels = {name: ",".join(sorted(values)) for name, values in told[0].labels.items()}
 
     def fail(self, reason: str) -> None:
         """Mark the whole GPU absent for `reason`."""
+        self._taken = []
         self.values = [None] * len(GPU_METRICS)
         self.reasons = [reason] * len(GPU_METRICS)
         self.holds_reason = reason
@@ -268,7 +280,7 @@ class DcgmDriver:
 
 def is_split(gpu: GpuAnswer) -> bool | None:
     """True for a GPU that is told of by its instances; None where nothing says so."""
-    mode = gpu.own.get(67)
+    mode = gpu.own.get(MIG_MODE)
     return True if gpu.profiles else None if mode is None else bool(mode[0])
 
 

@@ -127,6 +127,7 @@ _FIELDS: Final[tuple[tuple[int, str, tuple[str, ...]], ...]] = (
 
 BY_NAME: Final[dict[str, Field]] = {f"DCGM_FI_{name}": Field(number, unit) for number, unit, names in _FIELDS for name in names}
 """Every name, old and new, with its field and unit."""
+MIG_MODE: Final = 67
 FB_FREE: Final = 251
 XID: Final = 230
 _SCALES: Final = {
@@ -155,6 +156,12 @@ def metric_of(number: int) -> Metric | None:
 
 
 _METRICS: Final = {metric.dcgm: metric for metric in METRICS if metric.dcgm is not None and metric.scope == "gpu"}
+
+
+STARTS: Final = tuple(
+    sorted(name for name, field in BY_NAME.items() if field.id in _METRICS or field.id in (FB_FREE, XID, MIG_MODE))
+)
+"""Beginnings of the lines that are read; the rest of an answer is not parsed."""
 
 
 def names(number: int) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from agents.device import DeviceEvent
 from agents.engine_metrics import KINDS
 from agents.engine_readings import ENGINE_METRICS, Answer, answer, is_of, model, readings
 from agents.engine_search import Found, Search
-from agents.scrape import DEADLINE_S, ScrapeError, Target, fetch, parse, target
+from agents.scrape import DEADLINE_S, Parser, ScrapeError, Target, fetch, target
 from agents.source import metric_major
 from agents.worker import Worker
 from wire.messages import Cell, Engines
@@ -58,6 +58,7 @@ class Asked:
         self.at = float("-inf")
         self.due = float("-inf")
         self.told_error = False
+        self._parser = Parser(KINDS[kind].starts)
         self._before: Answer | None = None
 
     @property
@@ -83,7 +84,7 @@ class Asked:
         error = None
         for where in self.targets:
             try:
-                found = answer(parse(fetch(where, DEADLINE_S), kind.starts).samples, now)
+                found = answer(self._parser.read(fetch(where, DEADLINE_S)).samples, now)
             except ScrapeError as failed:
                 if failed.reason != "not_found" or len(self.targets) == 1:
                     raise

@@ -10,7 +10,6 @@ import socket
 import ssl
 import threading
 import zlib
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +17,8 @@ DEADLINE_S: Final = 4.0
 """For a whole answer, from the connection to the last byte."""
 MAX_BYTES: Final = 8_000_000
 """Of one answer, unpacked."""
+MAX_HEADS: Final = 50_000
+"""Series of one endpoint that are remembered."""
 _CHUNK: Final = 1 << 16
 _REASON_OF_STATUS: Final = {401: "not_permitted", 403: "not_permitted", 404: "not_found", 408: "timeout", 504: "timeout"}
 
@@ -127,30 +128,49 @@ def fetch(where: Target, deadline_s: float = DEADLINE_S, max_bytes: int = MAX_BY
         connection.close()
 
 
-def parse(body: bytes, starts: tuple[str, ...]) -> Parsed:
-    """The samples whose lines begin with one of `starts`; a line that is no sample costs itself alone."""
-    from prometheus_client.parser import text_string_to_metric_families  # 4 MB that only who scrapes pays
+class Parser:
+    """Reads answers of one endpoint; what stands before a value is parsed once, for it is the same in every answer."""
 
-    lines = [line for line in body.decode(errors="replace").splitlines() if line.startswith(starts)]
+    def __init__(self, starts: tuple[str, ...]) -> None:
+        self._starts = starts
+        self._heads: dict[str, tuple[str, dict[str, str]]] = {}
 
-    def read(some: Iterable[str]) -> list[Sample]:
-        return [
-            Sample(sample.name, sample.labels, float(sample.value), None if sample.timestamp is None else float(sample.timestamp))
-            for family in text_string_to_metric_families("\n".join(some) + "\n")
-            for sample in family.samples
-        ]
-
-    try:
-        return Parsed(read(lines), 0)
-    except (ValueError, IndexError, KeyError):
+    def read(self, body: bytes) -> Parsed:
+        """The samples whose lines begin with one of `starts`; a line that is no sample costs itself alone."""
         samples: list[Sample] = []
         bad = 0
-        for line in lines:
+        for line in body.decode(errors="replace").splitlines():
+            if not line.startswith(self._starts):
+                continue
             try:
-                samples += read((line,))
+                samples.append(self._sample(line))
             except (ValueError, IndexError, KeyError):
                 bad += 1
         return Parsed(samples, bad)
+
+    def _sample(self, line: str) -> Sample:
+        head, brace, rest = line.rpartition("}")
+        known = self._heads.get(head) if brace else None
+        if known is not None:
+            words = rest.split()
+            if len(words) <= 2:
+                return Sample(*known, float(words[0]), int(words[1]) / 1000 if len(words) == 2 else None)
+        sample = _parsed(line)
+        if brace:
+            if len(self._heads) >= MAX_HEADS:
+                self._heads.clear()  # labels that change with every answer are not worth keeping
+            self._heads[head] = (sample.name, sample.labels)
+        return sample
+
+
+def _parsed(line: str) -> Sample:
+    """One line's sample; ValueError, IndexError or KeyError where it is none."""
+    from prometheus_client.parser import text_string_to_metric_families  # 4 MB that only who scrapes pays
+
+    [family] = text_string_to_metric_families(line + "\n")
+    [sample] = family.samples
+    at = sample.timestamp
+    return Sample(sample.name, sample.labels, float(sample.value), None if at is None else float(at))
 
 
 def _connection(where: Target, deadline_s: float) -> http.client.HTTPConnection:

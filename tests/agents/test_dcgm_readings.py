@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from agents import scrape
 from agents.dcgm_readings import GPU_METRICS, STALE_S, Habits, gpus, readings
+from agents.scrape import Parser
 from tests.agents.exporter import answer
 from wire.messages import Cell
 
@@ -16,7 +16,7 @@ LABELS = f'gpu="0",UUID="{BUSY}",modelName="NVIDIA H200",Hostname="node-17"'
 
 def read(text: str, uuid: str = BUSY, habits: Habits | None = None) -> Mapping[str, Cell | str]:
     """Each metric's value, or its reason."""
-    found = gpus(scrape.parse(text.encode(), ("DCGM_FI_",)).samples, NOW)
+    found = gpus(Parser(("DCGM_FI_",)).read(text.encode()).samples, NOW)
     values, reasons = readings(found[uuid], habits or Habits())
     return {
         metric.name: reason if value is None else value
@@ -53,8 +53,8 @@ def test_old_and_new_names_bring_the_same_readings() -> None:
 
 def test_labels_say_who_uses_the_gpu_and_which_node_it_is_in() -> None:
     """Pod, container and job as the exporter attaches them; both spellings of the host's label."""
-    old = gpus(scrape.parse(answer("dcgm-exporter-4.5.prom").encode(), ("DCGM_FI_",)).samples, NOW)[BUSY]
-    new = gpus(scrape.parse(answer("dcgm-exporter-4.6-names.prom").encode(), ("DCGM_FI_",)).samples, NOW)[BUSY]
+    old = gpus(Parser(("DCGM_FI_",)).read(answer("dcgm-exporter-4.5.prom").encode()).samples, NOW)[BUSY]
+    new = gpus(Parser(("DCGM_FI_",)).read(answer("dcgm-exporter-4.6-names.prom").encode()).samples, NOW)[BUSY]
 
     assert old.labels == {"pod": {"train-0"}, "namespace": {"ml"}, "container": {"trainer"}}
     assert old.hosts == new.hosts == {"node-17"}
@@ -118,7 +118,7 @@ def test_instances_are_joined_to_their_gpu() -> None:
     """Equal readings are the card's, memory and traffic add up, shares of time weigh as their slices of seven do."""
     uuid = "GPU-0ba88705-8527-ed9e-bc07-1b45788d4ef9"
     told = read(answer("dcgm-exporter-3.3-mig.prom"), uuid)
-    gpu = gpus(scrape.parse(answer("dcgm-exporter-3.3-mig.prom").encode(), ("DCGM_FI_",)).samples, NOW)[uuid]
+    gpu = gpus(Parser(("DCGM_FI_",)).read(answer("dcgm-exporter-3.3-mig.prom").encode()).samples, NOW)[uuid]
 
     assert told["power_w"] == pytest.approx(131.204)
     assert told["mem_used_bytes"] == (727 + 12 + 7955 + 25) << 20
@@ -164,4 +164,4 @@ def test_what_is_no_gpu_is_left_out() -> None:
         'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="MIG-1b2c"} 90\nDCGM_FI_DEV_GPU_TEMP{gpu="1"} 90\n'
     )
 
-    assert gpus(scrape.parse(text.encode(), ("DCGM_FI_",)).samples, NOW) == {}
+    assert gpus(Parser(("DCGM_FI_",)).read(text.encode()).samples, NOW) == {}

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from agents import scrape
 from agents.engine_metrics import KINDS
 from agents.engine_readings import ENGINE_METRICS, Answer, answer, is_of, model, readings
+from agents.scrape import Parser
 from tests.agents.exporter import answer as file
 from wire.labels import ENGINES
 from wire.messages import Cell
@@ -16,7 +16,7 @@ VLLM = KINDS["vllm"]
 
 def parsed(kind: str, text: str, t: float = 0.0) -> Answer:
     """An answer as the agent takes it."""
-    return answer(scrape.parse(text.encode(), KINDS[kind].starts).samples, t)
+    return answer(Parser(KINDS[kind].starts).read(text.encode()).samples, t)
 
 
 def read(kind: str, now: str, before: str | None = None) -> Mapping[str, Cell | str | None]:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from agents import scrape
-from agents.scrape import ScrapeError, target
+from agents.scrape import Parser, ScrapeError, target
 from tests.agents.exporter import exporter, free_port
 
 
@@ -128,9 +128,33 @@ power{gpu="3" 3
 power{gpu="4"} NaN 1700000000000
 other 1
 """
-    parsed = scrape.parse(body, ("power",))
+    parsed = Parser(("power",)).read(body)
 
     assert parsed.bad_lines == 3
     assert [(sample.name, sample.labels["gpu"]) for sample in parsed.samples] == [("power", "0"), ("power", "4")]
     assert parsed.samples[0].value == 12.5
     assert parsed.samples[1].at == 1_700_000_000
+
+
+def test_an_answer_that_comes_again_is_read_as_at_first() -> None:
+    """What stands before a value is parsed once: escapes and braces in labels, times and new values come out the same."""
+    body = b'power{name="a\\"}b",gpu="0"} 1\npower{name="x"} +Inf 1700000000500\npower 3\npower{name="late"} 7\n'
+    parser = Parser(("power",))
+    first, again = parser.read(body), parser.read(body.replace(b'late"} 7', b'late"} 8.5').replace(b"} 1\n", b"} nonsense\n"))
+
+    assert [sample.value for sample in first.samples] == [1, float("inf"), 3, 7]
+    assert first.samples[0].labels == {"name": 'a"}b', "gpu": "0"}
+    assert first.samples[1].at == 1_700_000_000.5
+    assert again.samples[:2] == first.samples[1:3]
+    assert again.samples[2].value == 8.5
+    assert again.bad_lines == 1
+
+
+def test_labels_that_never_come_again_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is remembered is bounded; nothing is lost by forgetting."""
+    monkeypatch.setattr(scrape, "MAX_HEADS", 10)
+    parser = Parser(("power",))
+    counts = [len(parser.read(f'power{{request="{i}"}} {i}\n'.encode()).samples) for i in range(30)]
+
+    assert counts == [1] * 30
+    assert len(parser._heads) <= 10
