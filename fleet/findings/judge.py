@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+import polars as pl
 from django.conf import settings
 from django.db import transaction
 
@@ -14,11 +15,12 @@ from advisor import rule, xid_catalog
 from advisor.diagnosis import Diagnosis as Diagnosed
 from advisor.diagnosis import diagnose
 from advisor.engine import evaluate
-from advisor.features import features
+from advisor.features import Frames, features
 from advisor.finding import Finding as Found
 from advisor.rule import Rule
 from fleet.findings.lifecycle import Judged, Place, Target, reconcile
 from fleet.findings.models import Diagnosis, Finding, Transition
+from fleet.findings.steady import unsteady
 from fleet.findings.windows import Look, look
 
 log = logging.getLogger(__name__)
@@ -36,10 +38,11 @@ def judge(at: datetime) -> list[Transition]:
     Repeating it for the same `at` changes nothing more. StoreError when the store cannot be read.
     """
     began = time.monotonic()
-    seen = look(at, settings.FETTLE_ADVISOR_WINDOW_S)
+    span_s, patience_s = settings.FETTLE_ADVISOR_WINDOW_S, settings.FETTLE_ADVISOR_PATIENCE_S
+    seen = look(at, span_s)
     if not seen.fresh_nodes:
         return []
-    frames = features(seen.window, patience_s=settings.FETTLE_ADVISOR_PATIENCE_S)
+    frames = features(seen.window, patience_s=patience_s)
     still_open = frozenset(Finding.objects.filter(resolved_at=None).values_list("fingerprint", flat=True))
     rules = rule.load()
     evaluation = evaluate(rules, frames, still_open)
@@ -50,10 +53,12 @@ def judge(at: datetime) -> list[Transition]:
         missing=lacking
         | silenced(rules, evaluation.findings, still_open, seen.places)
         | unwatched(rules, seen)
-        | left(rules, seen),
+        | left(rules, seen)
+        | unsteady(rules, evaluation.findings, still_open, seen, at, span_s, patience_s),
         fresh_nodes=seen.fresh_nodes,
         gpus=seen.gpus - seen.blind,
         quiet=_QUIET,
+        resting=resting(frames),
     )
     _keep(diagnose(frames), seen, at)
     transitions = reconcile(at, evaluation.findings, judged, seen.places)
@@ -81,6 +86,12 @@ def unwatched(rules: Iterable[Rule], seen: Look) -> set[tuple[str, str]]:
 def left(rules: Iterable[Rule], seen: Look) -> set[tuple[str, str]]:
     """Rule and job where the job was away in a part of the window: that its GPUs idled then does not say that its trouble is over."""
     return {(one.id, job) for one in rules if one.scope == "job" for job in seen.away}
+
+
+def resting(frames: Frames) -> frozenset[Target]:
+    """The jobs of which no GPU worked in the window: they load, wait or are done."""
+    jobs = frames.job.filter(pl.col("working_gpus") == 0).get_column("job")
+    return frozenset(("job", job) for job in jobs)
 
 
 def silenced(

@@ -1,8 +1,9 @@
 """Opens, refreshes and closes findings; every change of state is a Transition row.
 
 The condition follows telemetry. It fires after two judgements in a row that saw it (a critical one at once) and
-resolves after two that saw it clear. No judgement, because the node is stale, its driver hangs or a metric is missing,
-changes nothing. A judgement is known by the end of its window: judging one window twice, or an older window, does nothing.
+resolves after two that saw it clear, over a whole window of steady work (steady.py). No judgement, because the node is stale,
+its driver hangs, a metric is missing or the job only just started, changes nothing. A judgement is known by the end of its
+window: judging one window twice, or an older window, does nothing.
 A job that is not there is no judgement either: it may be restarting. Only one that stays away has ended, and its findings with it.
 One that opens for the fourth time within an hour is noisy: nobody is told of it until it has kept still for a while. What ended
 with its job does not count as an opening.
@@ -73,6 +74,7 @@ class Judged:
     fresh_nodes: Collection[int] = frozenset()
     gpus: Collection[int] = frozenset()  # that gave values, and whose holders are known
     quiet: Mapping[str, timedelta] = field(default_factory=dict)  # by rule, for what events reported
+    resting: Collection[Target] = frozenset()  # jobs of which no GPU worked
 
     def job_is_gone(self, row: Finding, gpus: Collection[int]) -> bool:
         """True for a job's finding when node and every GPU of it, `gpus`, report, who holds them is known, and the job does not."""
@@ -85,6 +87,9 @@ class Judged:
         present = (row.scope, row.target) in self.targets
         if row.origin == "event":
             return present and at - row.last_seen_at >= self.quiet.get(row.rule, EVENT_QUIET)
+        # One that does nothing shows no more than one that is away: it may be starting.
+        if (row.scope, row.target) in self.resting and row.bottleneck != "idle" and at - row.last_seen_at < JOB_GRACE:
+            return False
         return present and row.rule in self.rules and (row.rule, row.target) not in self.missing
 
 
