@@ -6,7 +6,7 @@ reads are kept for a few seconds in this process.
 
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -15,7 +15,7 @@ import polars as pl
 from fleet.inventory.models import STALE_AFTER, Gpu, Node
 from fleet.store import clock
 from fleet.store.series import StoreError
-from wire.metrics import Scope
+from wire.metrics import Scope, sent
 
 Row: TypeAlias = dict[str, Any]
 FRESH_S: Final = int(STALE_AFTER.total_seconds())
@@ -81,6 +81,48 @@ def host(node: int) -> Row:
         if before is not None and after is not None and elapsed > 0 and after >= before:
             last[name] = (after - before) / elapsed
     return last
+
+
+ENGINE_METRICS: Final = tuple(metric.name for metric in sent("engine"))
+ENGINE_RATES: Final = {"generation_tokens_per_s": "generation_tokens_total"}
+ENGINE_SPAN_S: Final = 60
+SCRAPE_S: Final = 20
+"""Engines are asked every 15 s or so; in between their counters stand still in the rows."""
+
+
+def engines(ids: Collection[int]) -> dict[int, Row]:
+    """The newest row of each engine that has one young enough to be true now, with ENGINE_RATES over the last minute."""
+    if not ids:
+        return {}
+    end = int(time.time()) + 2
+    try:
+        frame = clock.window("engine", end - ENGINE_SPAN_S - 2, end, ids)
+    except StoreError:
+        return {}
+    found: dict[int, Row] = {}
+    for (entity,), rows in frame.group_by("entity"):
+        rows = rows.sort("ts")
+        last = rows.row(-1, named=True)
+        if end - 2 - last["ts"] <= FRESH_S:
+            for name, counter in ENGINE_RATES.items():
+                last[name] = rate(rows.select("ts", counter).drop_nulls().rows())
+            found[int(entity)] = last
+    return found
+
+
+def rate(points: Sequence[tuple[int, float]]) -> float | None:
+    """A counter's growth a second, from (ts, value) in time order; None where nothing can be said yet.
+
+    A counter that is read more seldom than it is stored moves in steps: what counts is the time from step to step. One
+    that fell began anew, and what was before says nothing.
+    """
+    begun = max((at for at in range(1, len(points)) if points[at][1] < points[at - 1][1]), default=0)
+    points = points[begun:]
+    steps = [points[at] for at in range(1, len(points)) if points[at][1] != points[at - 1][1]]
+    if len(steps) > 1 and points[-1][0] - steps[-1][0] <= SCRAPE_S:
+        points = steps
+    elapsed = points[-1][0] - points[0][0] if points else 0
+    return (points[-1][1] - points[0][1]) / elapsed if steps and elapsed else 0.0 if elapsed > SCRAPE_S else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,48 @@ SHORT: Final = {
 """Column heads where the full label would not fit; the full one is the title."""
 
 
+SHORT_ENGINE: Final = {
+    "requests_running": _("Running"),
+    "requests_waiting": _("Waiting"),
+    "kv_cache_used": _("KV cache"),
+    "generation_tokens_per_s": _("Tokens/s"),
+    "ttft_mean_s": _("TTFT mean"),
+    "ttft_p95_s": _("TTFT p95"),
+}
+TOKENS_PER_S: Final = _("Generated tokens a second, mean of the last minute")
+ENGINE_KIND: Final = {"vllm": "vLLM", "sglang": "SGLang", "triton": "Triton", "trtllm": "TensorRT-LLM"}
+"""Products: the same in every language."""
+ENGINE_SILENT: Final = _("the engine does not answer")
+ENGINE_LACKS: Final = _("this engine does not tell it")
+
+LABEL: Final = {
+    "container": pgettext_lazy("process", "container"),
+    "pod": pgettext_lazy("process", "pod"),
+    "pod_name": pgettext_lazy("process", "pod"),
+    "slurm_job": _("Slurm job"),
+    "slurm_step": _("Slurm step"),
+    "pid_in_namespace": _("PID inside"),
+    "engine": pgettext_lazy("process", "engine"),
+    "launcher": _("started by"),
+    "torch": "PyTorch",
+    "cuda": "CUDA",
+}
+"""What the words of a process are."""
+
+RECOVERY: Final = {
+    "0": pgettext_lazy("recovery action", "none"),
+    "1": _("reset the GPU"),
+    "2": _("reboot the node"),
+    "3": _("drain peer-to-peer traffic"),
+    "4": _("drain, then reset the GPU"),
+    "5": _("recover IMEX"),
+    "6": _("reset the bus"),
+    "7": _("reboot the system"),
+}
+YES: Final = _("yes")
+NO: Final = _("no")
+
+
 def source(text: str) -> str:
     """A source as a reader sees it: a recording's name stays, the words around it are of the reader's language."""
     both, one = _("recordings {one} and {other}"), _("recording {one}")

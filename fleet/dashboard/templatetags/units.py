@@ -122,6 +122,16 @@ def duration(value: Readable) -> str:
 
 
 @register.filter
+def seconds(value: Readable) -> str:
+    """A time that may be short: `153 ms`, `1.24 s`, `12.3 s`; whole seconds and a minute or more as `duration`."""
+    number = _number(value)
+    if number is None or number < 0 or number >= 59.5 or number.is_integer():
+        return duration(number)
+    shown, unit = (number, gettext("s")) if number >= 0.9995 else (number * 1000, gettext("ms"))
+    return f"{_digits(shown)}{SPACE}{unit}"
+
+
+@register.filter
 def factor(value: Readable) -> str:
     """A ratio to today's speed, two significant digits: `1.3`, `8`, `58`."""
     number = _number(value)
@@ -143,7 +153,7 @@ BY_UNIT: Final[dict[str, Callable[[Readable], str]]] = {
     "watts": watts,
     "megahertz": megahertz,
     "celsius": celsius,
-    "seconds": duration,
+    "seconds": seconds,
     "": plain,
 }
 

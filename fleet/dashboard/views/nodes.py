@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from fleet.dashboard import cells, readings, words
+from fleet.dashboard import cells, engines, labels, readings, words
 from fleet.dashboard.listing import OPEN, grouped
 from fleet.inventory.models import Absence, Gpu, Node, Refusal
 from wire.messages import PROCESSES
@@ -42,7 +42,9 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             "rows": gpu_rows(gpus, {} if stale else readings.newest("gpu", ids), absences, stale),
             "columns": [(name, words.SHORT.get(name) or words.metric(name), words.metric(name)) for name in cells.GPU_COLUMNS],
             "host": host_cells(found, absences, stale),
-            "processes": [] if stale else process_rows(gpus),
+            "processes": [] if stale else process_rows(found, gpus),
+            "engines": engines.rows(found, stale),
+            "engine_columns": engines.heads(),
             "blind": [] if stale else blind_rows(absences),
             "findings": grouped(found.findings.filter(OPEN)),
             "noisy_means": words.NOISY_MEANS,
@@ -100,11 +102,15 @@ def host_cells(node: Node, absences: list[Absence], stale: bool) -> list[cells.C
     return made
 
 
-def process_rows(gpus: Sequence[Gpu]) -> list[dict[str, Any]]:
-    """One row a process that holds one of the GPUs, with the indices of those."""
+def process_rows(node: Node, gpus: Sequence[Gpu]) -> list[dict[str, Any]]:
+    """One row a process that holds one of the GPUs, with the indices of those, and what is told of it in words."""
     index = {gpu.pk: gpu.index for gpu in gpus}
     rows = readings.processes(list(index))
-    return [row | {"indices": sorted(index[gpu] for gpu in row["gpus"])} for row in rows]
+    told = labels.of_node(node) if rows else {}
+    return [
+        row | {"indices": sorted(index[gpu] for gpu in row["gpus"]), "told": told.get(row["pid"], labels.Described())}
+        for row in rows
+    ]
 
 
 def why_no_gpu(node: Node) -> str:

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from advisor.finding import SEVERITIES
 from fleet.findings.models import Diagnosis, Finding, Transition
-from fleet.inventory.models import Gpu, Node
+from fleet.inventory.models import Engine, Gpu, Node, Process
 from fleet.store.series import store
 
 GIB = 1 << 30
@@ -87,6 +87,34 @@ def write_process(gpus: list[Gpu], pid: int, name: str = "python", user: str = "
         for gpu in gpus
     ]  # fmt: skip
     store().write("process", pl.DataFrame(rows))
+
+
+def write_engine(node: Node, name: str = "http://127.0.0.1:8000", seconds: int = 30, **changes: Any) -> Engine:
+    """A serving engine with samples up to now; it generates 1,200 tokens a second. A change to None makes the metric absent."""
+    now = timezone.now()
+    given = {key: changes.pop(key) for key in ("kind", "model", "pid") if key in changes}
+    words: dict[str, Any] = {"kind": "vllm", "model": "Qwen/Qwen3-32B", "pid": 4711} | given
+    engine = Engine.objects.create(node=node, name=name, first_seen_at=now - timedelta(hours=1), last_seen_at=now, **words)
+    end = int(time.time())
+    values: dict[str, Any] = {
+        "requests_running": 31, "requests_waiting": 4, "kv_cache_used": 0.62, "ttft_mean_s": 0.153, "ttft_p95_s": 1.24,
+    } | changes  # fmt: skip
+    rows = [
+        {"entity": engine.pk, "ts": end - back, "generation_tokens_total": 10_000_000 - back * 1200} | values
+        for back in range(seconds, -1, -1)
+    ]
+    store().write(
+        "engine", pl.DataFrame(rows, infer_schema_length=None).drop(name for name, value in values.items() if value is None)
+    )
+    return engine
+
+
+def write_labels(node: Node, pid: int, labels: dict[str, str]) -> Process:
+    """What is told of a process in words, seen just now."""
+    now = timezone.now()
+    return Process.objects.create(
+        node=node, pid=pid, name="python", labels=labels, told_at=now, first_seen_at=now - timedelta(hours=1), last_seen_at=now
+    )
 
 
 def make_finding(
