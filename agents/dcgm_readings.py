@@ -25,6 +25,10 @@ _FP64_BLANK: Final = 140737488355328.0
 _INT32_BLANK: Final = 0x7FFFFFF0
 _INT64_BLANK: Final = 0x7FFFFFFFFFFFFFF0
 _BLANK_REASONS: Final = {1: "not_found", 2: "unsupported", 3: "not_permitted"}
+BUSY_PCT: Final = 90
+"""At this share of time with a kernel resident the engine's own activity cannot be nought."""
+_UTIL: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "gpu_util_pct")
+_PROFILED: Final = tuple(i for i, metric in enumerate(GPU_METRICS) if metric.dcgm is not None and 1001 <= metric.dcgm <= 1008)
 _ROUNDING: Final = 1.005
 """Two counters that are not read at the same instant: full load may read 100.3 %."""
 
@@ -134,7 +138,21 @@ def readings(gpu: GpuAnswer, habits: Habits) -> tuple[list[Cell], list[str | Non
         value, reason = (None, "unsupported") if metric.dcgm is None else _reading(gpu, metric, metric.dcgm, habits)
         values.append(value)
         reasons.append(reason)
+    if _is_contradicted(values):
+        for position in _PROFILED:
+            if values[position] is not None:
+                values[position], reasons[position] = None, "blank"
     return values, reasons
+
+
+def _is_contradicted(values: list[Cell]) -> bool:
+    """True where every profiling metric reads nought on a busy GPU: DCGM's profiling has stopped, and its noughts say nothing.
+
+    Seen after weeks of running: https://github.com/NVIDIA/dcgm-exporter/issues/662.
+    """
+    util = values[_UTIL]
+    told = [values[position] for position in _PROFILED if values[position] is not None]
+    return util is not None and util >= BUSY_PCT and bool(told) and not any(told)
 
 
 def _reading(gpu: GpuAnswer, metric: Metric, number: int, habits: Habits) -> tuple[Cell, str | None]:

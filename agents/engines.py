@@ -6,6 +6,7 @@ with every reading absent. Engines are configured, or found by their command lin
 
 import logging
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -32,6 +33,8 @@ MAX_AGE_S: Final = 15.0
 GAP_S: Final = 60.0
 """Answers further apart than this make no mean: it would be of another time."""
 MAX_ENGINES: Final = 32
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._~%/+:,;=\[\]-]{1,200}")
+"""An address that the server takes as a name; another one is told without its path."""
 _WIDTH: Final = len(ENGINE_METRICS)
 
 
@@ -66,7 +69,7 @@ class Asked:
         """Where it is asked: `http://127.0.0.1:8000`, with its path where that is not the usual one."""
         where = self.targets[0]
         usual = where.path in ("/metrics", *KINDS[self.kind].paths)
-        return where.origin if usual else where.url
+        return where.url if not usual and _PLAIN.fullmatch(where.url) else where.origin
 
     def ask(self, now: float) -> None:
         """Ask it once, at monotonic second `now`; never raises."""

@@ -62,6 +62,11 @@ class Machine:
         return self._gpus.hangs
 
     @property
+    def is_asking(self) -> bool:
+        """True while serving engines are being looked for or asked."""
+        return self._engines.is_busy
+
+    @property
     def per_core_pct(self) -> list[float] | None:
         """Busy percent of each core in the tick before; None without an interval."""
         return self._host.per_core_pct

@@ -15,6 +15,8 @@ from wire.messages import PROCESSES, Cell
 
 INTERVAL_S: Final = 1.0
 """Means need two samples; the first one is thrown away."""
+SETTLE_S: Final = 5.0
+"""An engine that has not answered by then is shown without readings."""
 
 
 def text(config: AgentConfig, as_json: bool) -> str:
@@ -27,12 +29,21 @@ def text(config: AgentConfig, as_json: bool) -> str:
 async def _read(config: AgentConfig) -> dict[str, Any]:
     machine = Machine(drivers.chosen(config), config.proc, sys=config.sys, engines=engines.of(config))
     try:
-        await machine.collect()
+        for _ in range(2):  # the second one asks the engines that the first one found
+            await machine.collect()
+            await _settle(machine)
         await asyncio.sleep(INTERVAL_S)
         tick = await machine.collect()
         return as_dict(config.node, time.time(), machine, tick)
     finally:
         await machine.close()
+
+
+async def _settle(machine: Machine) -> None:
+    """Wait for the serving engines' answers: somebody is looking on, and one tick is all there is."""
+    ends = time.monotonic() + SETTLE_S
+    while machine.is_asking and time.monotonic() < ends:
+        await asyncio.sleep(0.02)
 
 
 def as_dict(node: str, t: float, machine: Machine, tick: Tick) -> dict[str, Any]:

@@ -6,6 +6,7 @@ exporter's own TYPE and HELP lines are never looked at; the registry knows what 
 
 import base64
 import http.client
+import re
 import socket
 import ssl
 import threading
@@ -19,6 +20,7 @@ MAX_BYTES: Final = 8_000_000
 """Of one answer, unpacked."""
 MAX_HEADS: Final = 50_000
 """Series of one endpoint that are remembered."""
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,200}|[0-9A-Fa-f:.]{2,45}")
 _CHUNK: Final = 1 << 16
 _REASON_OF_STATUS: Final = {401: "not_permitted", 403: "not_permitted", 404: "not_found", 408: "timeout", 504: "timeout"}
 
@@ -74,11 +76,12 @@ class Parsed(NamedTuple):
 def target(url: str, path: str = "/metrics") -> Target:
     """The endpoint that `url` names, `path` where it names none; ValueError with a sentence that repeats no credentials."""
     parts = urlsplit(url)
+    host = parts.hostname or ""
     try:
         port = parts.port
     except ValueError:
         raise ValueError("its port is not a number from 1 to 65535") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host):
         raise ValueError("it must be an address like http://127.0.0.1:8000/metrics")
     secret = None
     if parts.username is not None:
@@ -87,7 +90,7 @@ def target(url: str, path: str = "/metrics") -> Target:
     asked = parts.path if parts.path not in ("", "/") else path
     return Target(
         parts.scheme,
-        parts.hostname,
+        host,
         port or (443 if parts.scheme == "https" else 80),
         asked + (f"?{parts.query}" if parts.query else ""),
         secret,

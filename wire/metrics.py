@@ -68,7 +68,7 @@ class Proc:
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """Metrics of serving engines, by engine: agents/engines.py says how each is read."""
+    """Metrics of serving engines, one name an engine: agents/engine_metrics.py says how each is read."""
 
     what: str
 
@@ -234,22 +234,22 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("alloc_peak_bytes", "process", "gauge", "bytes", 0, 1 << 43, "Highest device memory that PyTorch's allocator has handed out.", Reported("alloc_peak_bytes")),
     Metric("alloc_retries_total", "process", "counter", "events", 0, _BYTES, "Times PyTorch's allocator had to free its cache and ask again.", Reported("alloc_retries")),
     # Engine: a serving engine's own figures
-    Metric("requests_running", "engine", "gauge", "requests", 0, 1 << 24, "Requests in the running batch.", Scraped("vllm:num_requests_running, sglang:num_running_reqs")),
-    Metric("requests_waiting", "engine", "gauge", "requests", 0, 1 << 24, "Requests that wait for a place in the batch.", Scraped("vllm:num_requests_waiting, sglang:num_queue_reqs, nv_inference_pending_request_count")),
-    Metric("kv_cache_used", "engine", "gauge", "ratio", 0, 1, "Share of the KV cache in use.", Scraped("vllm:kv_cache_usage_perc, sglang:token_usage")),
-    Metric("requests_finished_total", "engine", "counter", "requests", 0, _BYTES, "Requests that ended well.", Scraped("vllm:request_success_total, nv_inference_request_success")),
-    Metric("prompt_tokens_total", "engine", "counter", "tokens", 0, _BYTES, "Prompt tokens read.", Scraped("vllm:prompt_tokens_total, sglang:prompt_tokens_total")),
-    Metric("generation_tokens_total", "engine", "counter", "tokens", 0, _BYTES, "Tokens generated.", Scraped("vllm:generation_tokens_total, sglang:generation_tokens_total")),
-    Metric("preemptions_total", "engine", "counter", "requests", 0, _BYTES, "Requests thrown out of the batch for want of KV cache.", Scraped("vllm:num_preemptions_total")),
-    Metric("prefix_cache_queries_total", "engine", "counter", "tokens", 0, _BYTES, "Prompt tokens looked up in the prefix cache.", Scraped("vllm:prefix_cache_queries_total")),
-    Metric("prefix_cache_hits_total", "engine", "counter", "tokens", 0, _BYTES, "Prompt tokens found in the prefix cache.", Scraped("vllm:prefix_cache_hits_total")),
-    Metric("ttft_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time to the first token, mean of the requests since the scrape before.", Scraped("vllm:time_to_first_token_seconds")),
-    Metric("ttft_p95_s", "engine", "mean", "seconds", 0, 1e6, "Time to the first token, 95th percentile by the engine's own buckets.", Scraped("vllm:time_to_first_token_seconds")),
-    Metric("tpot_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time per output token after the first, mean since the scrape before.", Scraped("vllm:inter_token_latency_seconds, vllm:time_per_output_token_seconds")),
-    Metric("tpot_p95_s", "engine", "mean", "seconds", 0, 1e6, "Time per output token, 95th percentile by the engine's own buckets.", Scraped("vllm:inter_token_latency_seconds, vllm:time_per_output_token_seconds")),
-    Metric("queue_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time a request waited before it ran, mean since the scrape before.", Scraped("vllm:request_queue_time_seconds, nv_inference_queue_duration_us")),
-    Metric("e2e_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time of a whole request, mean since the scrape before.", Scraped("vllm:e2e_request_latency_seconds, nv_inference_request_duration_us")),
-    Metric("batch_size_mean", "engine", "mean", "requests", 0, 1 << 24, "Requests in one execution, mean since the scrape before.", Scraped("nv_inference_count, nv_inference_exec_count")),
+    Metric("requests_running", "engine", "gauge", "requests", 0, 1 << 24, "Requests in the running batch.", Scraped("vllm:num_requests_running, sglang:num_running_reqs, nv_trt_llm_request_metrics, trtllm_num_requests_running")),
+    Metric("requests_waiting", "engine", "gauge", "requests", 0, 1 << 24, "Requests that wait for a place in the batch.", Scraped("vllm:num_requests_waiting, sglang:num_queue_reqs, nv_trt_llm_request_metrics, trtllm_num_requests_waiting")),
+    Metric("kv_cache_used", "engine", "gauge", "ratio", 0, 1, "Share of the KV cache in use.", Scraped("vllm:kv_cache_usage_perc, sglang:token_usage, nv_trt_llm_kv_cache_block_metrics, trtllm_kv_cache_utilization")),
+    Metric("requests_finished_total", "engine", "counter", "requests", 0, _BYTES, "Requests that ended well.", Scraped("vllm:request_success_total, sglang:num_requests_total, nv_inference_request_success, trtllm_request_success_total")),
+    Metric("prompt_tokens_total", "engine", "counter", "tokens", 0, _BYTES, "Prompt tokens read.", Scraped("vllm:prompt_tokens_total, sglang:prompt_tokens_total, trtllm_prompt_tokens_total")),
+    Metric("generation_tokens_total", "engine", "counter", "tokens", 0, _BYTES, "Tokens generated.", Scraped("vllm:generation_tokens_total, sglang:generation_tokens_total, trtllm_generation_tokens_total")),
+    Metric("preemptions_total", "engine", "counter", "requests", 0, _BYTES, "Requests thrown out of the batch for want of KV cache.", Scraped("vllm:num_preemptions_total, sglang:num_retracted_requests_total")),
+    Metric("prefix_cache_queries_total", "engine", "counter", "tokens", 0, _BYTES, "Prompt tokens looked up in the prefix cache.", Scraped("vllm:prefix_cache_queries_total, sglang:prompt_tokens_total, trtllm_prompt_tokens_total")),
+    Metric("prefix_cache_hits_total", "engine", "counter", "tokens", 0, _BYTES, "Prompt tokens found in the prefix cache.", Scraped("vllm:prefix_cache_hits_total, sglang:cached_tokens_total, trtllm_prompt_cached_tokens_total")),
+    Metric("ttft_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time to the first token, mean of the requests since the scrape before.", Scraped("vllm:time_to_first_token_seconds, sglang:time_to_first_token_seconds, nv_inference_first_response_histogram_ms, trtllm_time_to_first_token_seconds")),
+    Metric("ttft_p95_s", "engine", "mean", "seconds", 0, 1e6, "Time to the first token, 95th percentile by the engine's own buckets.", Scraped("vllm:time_to_first_token_seconds, sglang:time_to_first_token_seconds, nv_inference_first_response_histogram_ms, trtllm_time_to_first_token_seconds")),
+    Metric("tpot_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time per output token after the first, mean since the scrape before.", Scraped("vllm:inter_token_latency_seconds, sglang:inter_token_latency_seconds, trtllm_time_per_output_token_seconds")),
+    Metric("tpot_p95_s", "engine", "mean", "seconds", 0, 1e6, "Time per output token, 95th percentile by the engine's own buckets.", Scraped("vllm:inter_token_latency_seconds, sglang:inter_token_latency_seconds, trtllm_time_per_output_token_seconds")),
+    Metric("queue_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time a request waited before it ran, mean since the scrape before.", Scraped("vllm:request_queue_time_seconds, sglang:queue_time_seconds, nv_inference_queue_duration_us, trtllm_request_queue_time_seconds")),
+    Metric("e2e_mean_s", "engine", "mean", "seconds", 0, 1e6, "Time of a whole request, mean since the scrape before.", Scraped("vllm:e2e_request_latency_seconds, sglang:e2e_request_latency_seconds, nv_inference_request_duration_us, trtllm_e2e_request_latency_seconds")),
+    Metric("batch_size_mean", "engine", "mean", "requests", 0, 1 << 24, "Requests in one execution, mean since the scrape before.", Scraped("nv_inference_count")),
 )
 # fmt: on
 

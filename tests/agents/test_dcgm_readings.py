@@ -165,3 +165,14 @@ def test_what_is_no_gpu_is_left_out() -> None:
     )
 
     assert gpus(Parser(("DCGM_FI_",)).read(text.encode()).samples, NOW) == {}
+
+
+def test_noughts_of_profiling_on_a_busy_gpu_are_no_readings() -> None:
+    """DCGM's profiling may stop without a word (V15, V20): the noughts are blank, and a single live ratio clears them all."""
+    busy = f"DCGM_FI_DEV_GPU_UTIL{{{LABELS}}} 99\nDCGM_FI_PROF_SM_ACTIVE{{{LABELS}}} 0.000000\n"
+    idle = busy.replace("} 99", "} 3")
+    live = busy + f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{LABELS}}} 0.99\n"
+
+    assert (read(busy)["sm_active"], read(busy)["gr_engine_active"]) == ("blank", "unsupported")
+    assert read(idle)["sm_active"] == 0
+    assert read(live)["sm_active"] == 0

@@ -191,6 +191,18 @@ def test_names_hold_neither_credentials_nor_queries(stub: Exporter) -> None:
     assert rows.engines.name == [f"http://127.0.0.1:{stub.port}/a/metrics", f"http://127.0.0.1:{stub.port}"]
 
 
+def test_a_path_that_no_server_takes_as_a_name_is_left_out() -> None:
+    """A batch must not be refused for it."""
+    collector = EngineCollector(
+        [f"vllm=http://127.0.0.1:{free_port()}/a!/(b)/metrics", f"vllm=http://127.0.0.1:{free_port()}/" + "x" * 300]
+    )
+    rows = collector.collect(0.0)
+    settled(collector, 0.0)
+    collector.close()
+
+    assert [name.count("/") for name in rows.engines.name] == [2, 2]
+
+
 def process(proc: Path, pid: int, port: int) -> Path:
     """A vLLM process of a /proc of our own."""
     folder = proc / str(pid)

@@ -110,7 +110,10 @@ def test_credentials_are_sent_and_never_told() -> None:
     assert "hidden" not in told
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://host/metrics", "http:///metrics", "http://host:99999/"])
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:8000", "ftp://host/metrics", "http:///metrics", "http://host:99999/", "http://a b/", "http://[fe80::1%25eth0]/"],
+)
 def test_what_is_no_address_is_refused_with_a_sentence(url: str) -> None:
     """The sentence says what is wanted and does not repeat what may be a secret."""
     with pytest.raises(ValueError, match=r"address like|port is not") as caught:

@@ -91,3 +91,18 @@ def test_the_gpus_may_be_read_from_an_exporter(capsys: pytest.CaptureFixture[str
     assert [gpu["mem_used_bytes"] for gpu in found["gpus"]] == [68124 << 20, 0]
     assert found["gpus"][0]["absent"]["processes"] == "unsupported"
     assert found["host"]["mem_used_bytes"] > 0
+
+
+def test_serving_engines_are_shown_with_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    """Their answers are waited for; in lines for a person an engine without a pid is named by its address."""
+    with exporter() as stub:
+        stub.serve("vllm-v1.prom")
+        words = ["agent", "--once", "--source", "dcgm", "--dcgm", stub.url, "--engines", f"vllm={stub.url}", "--no-find-engines"]
+        assert main([*words, "--json"]) == 0
+        (engine,) = json.loads(capsys.readouterr().out)["engines"]
+        assert main(words) == 0
+        lines = capsys.readouterr().out.splitlines()
+
+    assert (engine["kind"], engine["model"], engine["requests_running"]) == ("vllm", "GLM-4.5", 8)
+    assert engine["absent"]["ttft_mean_s"] == "no_previous"
+    assert f"engine http://127.0.0.1:{stub.port}" in lines
