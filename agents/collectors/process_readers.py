@@ -54,8 +54,16 @@ def status(base: str) -> Answers:
         content = procfs.read(f"{base}/status")
     except OSError as error:
         return {name: procfs.reason(error) for name, _ in _STATUS.values()}
-    words = dict(line.split(b":", 1) for line in content.split(b"\n") if b":" in line)
-    return {name: _whole(words.get(key), scale) for key, (name, scale) in _STATUS.items()}
+    return {name: _whole(_line(content, key), scale) for key, (name, scale) in _STATUS.items()}
+
+
+def _line(content: bytes, key: bytes) -> bytes | None:
+    """What stands behind `key` at a line's beginning: the file has sixty lines, and taking all apart costs thrice as much."""
+    at = content.find(b"\n" + key + b":")
+    if at < 0:
+        return None
+    at += len(key) + 2
+    return content[at : content.find(b"\n", at)]
 
 
 def _whole(word: bytes | None, scale: int) -> Cell | str:

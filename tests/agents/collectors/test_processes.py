@@ -131,6 +131,19 @@ def test_in_a_namespace_of_its_own_the_agent_takes_no_stranger_for_a_holder(proc
     assert (set(reading.reasons) == {"not_found"}) is not is_read
 
 
+def test_a_zombie_that_holds_a_gpu_is_read_as_far_as_it_goes(proc: Proc) -> None:
+    """Its command line is empty and its files are half gone: unknown is not none, and nothing is logged."""
+    proc.process(10, comm="python", state="Z", io=None)
+    (proc.root / "10" / "cmdline").write_bytes(b"")
+    (proc.root / "10" / "status").write_text("Name:\tpython\nState:\tZ (zombie)\nNSpid:\t10\n")
+    (reading,) = ProcessCollector(proc.root).collect([10], 0.0)
+
+    assert reading.name == "python"
+    assert value(reading, "dataloader_workers") == (None, "not_found")
+    assert value(reading, "shmem_bytes") == value(reading, "voluntary_switches_total") == (None, "unsupported")
+    assert value(reading, "children") == (0, None)
+
+
 def test_a_pid_that_is_used_again_is_another_process(proc: Proc) -> None:
     """Its start time tells; no rate reaches over the change."""
     proc.process(10, ticks=5000, start=1, cmdline="python a.py")
