@@ -139,6 +139,7 @@ class DcgmReader:
         self.xids = 0
         self.answered = False
         self.mig_mode = mig_mode
+        self.instances: tuple[str, ...] = ()  # the exporter tells of each as it likes
         self.labels: dict[str, str] = {}
         self.is_lost = False
         self._uuid = uuid
@@ -176,6 +177,9 @@ class DcgmReader:
             self._fill(*readings(*more))
         self.mig_mode = is_split(told[0])
         self.labels = {name: ",".join(sorted(values)) for name, values in told[0].labels.items()}
+
+    def pause_profiling(self, until: float) -> None:
+        """Nothing: the counters are DCGM's to let go, not ours."""
 
     def fail(self, reason: str) -> None:
         """Mark the whole GPU absent for `reason`."""

@@ -22,6 +22,7 @@ DRIVER_STATES: Final = {
     "no_gpu": "the driver answers but shows no GPU: check `lspci`, the kernel log, and which devices the container was given",
     "timeout": "the driver did not answer in time: look for XID errors in the kernel log; a stuck GPU needs a reset",
     "driver_error": "the driver refused to start: see the kernel log",
+    "released": "the driver was let go on command, so that it can be unloaded or a GPU be reset; it is taken up again by itself",
     "no_exporter": "no dcgm-exporter tells of this node's GPUs: check that it runs, that the setting `dcgm` names its endpoint, and "
     "the log of its DCGM",
     "several_nodes": "one agent speaks for one node: name in the setting `dcgm` the exporters of this node alone, and run an agent "
@@ -63,10 +64,14 @@ class DeviceEvent(Struct, frozen=True):
     gpu_uuid: str | None
     code: int | None
     text: str
+    at: float | None = None
+    """The epoch second it happened; None: just now."""
 
 
 Answer = Number | DeviceError
 """One reading of several asked at once: its number, or why there is none."""
+FieldId = int | tuple[int, int]
+"""A field, or a field of one link with its scope."""
 
 
 class GpuReader(Protocol):
@@ -81,6 +86,8 @@ class GpuReader(Protocol):
     answered: bool
     """In the last tick the device answered at least one question."""
     mig_mode: bool | None
+    instances: tuple[str, ...]
+    """UUIDs of the MIG instances that the GPU is split into now; none where it is not split."""
 
     @property
     def is_lost(self) -> bool:
@@ -91,6 +98,9 @@ class GpuReader(Protocol):
 
     def fail(self, reason: str) -> None:
         """Mark the whole GPU absent for `reason`; everything is read again as soon as it answers."""
+
+    def pause_profiling(self, until: float) -> None:
+        """Leave the profiling counters to others until monotonic second `until`."""
 
 
 class Gpu(Protocol):
@@ -111,20 +121,29 @@ class NvmlGpu(Protocol):
     def facts(self) -> GpuFacts:
         """What does not change while the driver is loaded."""
 
-    def call(self, name: str, args: tuple[int | str, ...]) -> Any:
-        """The answer of one plain call: a number, or a struct with members."""
+    def call(self, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Any:
+        """The answer of one plain call: a number, a list, or a struct with members (`struct`: the one that the call fills)."""
 
-    def fields(self, ids: Sequence[int]) -> list[Answer]:
+    def unsupported(self) -> set[str]:
+        """What the device is known not to answer in its MIG mode, under this driver; to be added to. Kept while the agent runs."""
+
+    def fields(self, ids: Sequence[FieldId]) -> list[Answer]:
         """The values of several field ids, asked at once; each has its own status."""
 
     def gpm(self, ids: Sequence[int]) -> list[Answer]:
         """Means since the call before, asked at once; `no_previous` on the first call."""
+
+    def let_profiling_go(self) -> None:
+        """Free what the profiling metrics hold; the next `gpm` begins anew."""
 
     def processes(self) -> list[tuple[int, int | None]]:
         """(pid, bytes) of each process that computes on this GPU; bytes None where the driver will not say."""
 
     def mig_mode(self) -> bool | None:
         """True while the GPU is split into instances; None where it cannot be."""
+
+    def instances(self) -> tuple[str, ...]:
+        """UUIDs of the MIG instances that it is split into now."""
 
 
 class Driver(Protocol):

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
+from agents.capabilities import Capabilities
 from agents.device import DRIVER_STATES, SLOW_S, DeviceError, DeviceEvent, Driver, DriverError, Gpu, GpuReader, Versions
 from agents.source import GPU
 from agents.worker import Worker
@@ -25,8 +26,14 @@ log = logging.getLogger(__name__)
 OPEN_DEADLINE_S: Final = 30.0
 RETRY_FIRST_S: Final = 5.0
 RETRY_LAST_S: Final = 300.0
+RELEASE_S: Final = 1.8
+"""How long letting the driver go may take."""
 DEAD_TICKS: Final = 3
 """After so many ticks without a single reading of any GPU the driver is opened anew: it was reloaded."""
+KNOWN_AFTER: Final = 3
+"""After so many ticks everything was asked once, means too: what is `unsupported` then is so for good."""
+FIRST_INSTANCE: Final = 100
+"""The first MIG instance of GPU 0 is number 100, of GPU 1 number 200."""
 _EVENT_WAIT_MS: Final = 500
 _WIDTH: Final = len(GPU)
 
@@ -47,6 +54,7 @@ class _Slot:
         self._slow_s = slow_s
         self.xids = 0
         self.lost = False
+        self.busy = False  # another profiler holds its counters
         self.attach(device)
 
     def attach(self, device: Gpu) -> None:
@@ -54,6 +62,8 @@ class _Slot:
         self.reader: GpuReader = device.reader(self._slow_s)
         self.reader.xids = self.xids
         self.gone = False  # the driver does not list it any more: there is nothing to ask
+        self.instances = self.reader.instances
+        self.read = 0  # ticks in which it answered since then
         self.worker = Worker(f"gpu-{self.facts.index}")
         self.late = False
 
@@ -80,7 +90,9 @@ class Gpus:
     `stock` is another object once GPUs came or changed, or once their counters may have begun anew.
     """
 
-    def __init__(self, driver: Driver | None, deadline_s: float, slow_s: float = SLOW_S) -> None:
+    def __init__(
+        self, driver: Driver | None, deadline_s: float, slow_s: float = SLOW_S, capabilities: Capabilities | None = None
+    ) -> None:
         self.state = "not_read"
         self.state_detail = ""
         self.stock = Stock()
@@ -88,6 +100,8 @@ class Gpus:
         self._deadline_s = deadline_s
         self._slow_s = slow_s
         self._versions = Versions()
+        self._capabilities = Capabilities() if capabilities is None else capabilities
+        self._released_until = self._paused_until = float("-inf")
         self._slots: list[_Slot] = []
         self._opener = Worker("driver")
         self._retry_at = float("-inf")
@@ -96,6 +110,7 @@ class Gpus:
         self._opening = False
         self._outcome: _Opened | DriverError | None = None
         self._dead_ticks = 0
+        self._split_anew = self._is_shut = False
         self._watcher: threading.Thread | None = None
         self._watching = threading.Event()
         self._on_event: Callable[[], None] = _nothing
@@ -111,10 +126,54 @@ class Gpus:
             happened.append(self._happened.popleft())
         return happened
 
+    def count_xid(self, uuid: str) -> None:
+        """One more XID of this GPU, whoever reported it."""
+        for slot in self._slots:
+            if slot.facts.uuid == uuid:
+                slot.xids += 1
+                slot.reader.xids = slot.xids
+
     @property
     def hangs(self) -> bool:
         """True while a driver call does not come back: the interpreter's own exit might wait for it."""
         return self._opener.busy or any(slot.worker.busy for slot in self._slots)
+
+    def pause_profiling(self, until: float) -> None:
+        """Leave the profiling counters of all GPUs to others until monotonic second `until`; they are let go with the next tick.
+
+        A second that is over takes them up again.
+        """
+        self._paused_until = until
+        for slot in self._slots:
+            slot.reader.pause_profiling(until)
+
+    async def release(self, until: float) -> bool:
+        """Let the driver go until monotonic second `until`: it can be unloaded, and a GPU be reset. True when it is let go.
+
+        False after RELEASE_S where a call does not come back: then it is let go as soon as it does. A second that is over takes
+        the driver up again with the next tick.
+        """
+        self._released_until = until
+        if until <= time.monotonic():
+            self._retry_s, self._retry_at = RETRY_FIRST_S, float("-inf")
+            return True
+        return self._driver is None or await self._let_go(self._driver, RELEASE_S)
+
+    async def _let_go(self, driver: Driver, seconds: float) -> bool:
+        began = time.monotonic()
+        while self.hangs and time.monotonic() - began < seconds - 1:
+            await asyncio.sleep(0.02)
+        if self.hangs or self._opening:
+            return False
+        if self.state == "ok":
+            self._is_shut = False
+            await self._in_time(self._shut(driver), began + seconds - time.monotonic())
+            if not self._is_shut:
+                return False
+        self._enter("released", DRIVER_STATES["released"])
+        for slot in self._slots:
+            slot.reader.fail("paused")
+        return True
 
     async def begin(self) -> "asyncio.Future[None] | None":
         """Start a tick's readings; a future that is done when all are, or at the deadline. None: nothing to wait for."""
@@ -127,6 +186,7 @@ class Gpus:
         rows = Rows([], [], [], [])
         for number, slot in enumerate(self._slots):
             values, why = self._row(slot)
+            self._notice(slot, why)
             rows.values.append(values)
             rows.reasons.append(why)
             unread = self._unread(slot)
@@ -147,7 +207,7 @@ class Gpus:
         self._opener.close()
 
     def _start(self, now: float) -> "asyncio.Future[None] | None":
-        if self._opening or self.state != "ok":
+        if self._opening or self.state != "ok" or now < self._released_until:
             return None
         ready = [slot for slot in self._slots if not slot.worker.busy and not slot.gone]
         if not ready:
@@ -196,10 +256,29 @@ class Gpus:
                 self._happen("gpu_back", slot.facts.uuid, f"GPU {slot.facts.index} answers again.")
         return list(reader.values), list(reader.reasons)
 
+    def _notice(self, slot: _Slot, why: list[str | None]) -> None:
+        """Tell what another profiler took, and what another driver no longer answers."""
+        busy = "profiler_busy" in why
+        if busy != slot.busy and (busy or slot.reader.answered):
+            slot.busy = busy
+            text = "are held by another profiler; they are asked for again now and then" if busy else "are free again"
+            self._happen("driver", slot.facts.uuid, f"The profiling counters of GPU {slot.facts.index} {text}.")
+        slot.read += slot.reader.answered
+        if slot.read != KNOWN_AFTER or slot.late or slot.lost:
+            return
+        slot.read += 1
+        answers = {name for name, reason in zip(GPU, why, strict=True) if reason != "unsupported"}
+        lost = self._capabilities.compare(slot.facts, self._versions.driver, answers)
+        if lost is not None:
+            text = f"Driver {self._versions.driver} does not answer what {lost.driver} did for {slot.facts.name}: "
+            self._happen("driver", slot.facts.uuid, text + ", ".join(lost.names) + ".")
+
     def _unread(self, slot: _Slot) -> str | None:
         """Why nothing of this GPU is known in this tick, its processes least of all; None where its collector says."""
         if self._opening:
             return "gpu_lost" if slot.lost else "driver_error"
+        if self.state == "released":
+            return "paused"
         return "timeout" if slot.late else None
 
     def _watch_death(self) -> None:
@@ -221,12 +300,16 @@ class Gpus:
         if self._opening:
             self._take_outcome(driver)
             return
-        if self.state == "ok" and not any(slot.lost for slot in self._slots):
+        if time.monotonic() < self._released_until:
+            if self.state != "released":
+                await self._let_go(driver, self._deadline_s)
+            return
+        if self.state == "ok" and not self._split_anew and not any(slot.lost for slot in self._slots):
             return
         if time.monotonic() < self._retry_at or self._opener.busy or any(slot.worker.busy for slot in self._slots):
             return
         first = self.state == "not_read"
-        was_open = self.state == "ok" or bool(self._slots)
+        was_open = self.state == "ok" or (bool(self._slots) and self.state != "released")
         if not first:
             self._retry_s = min(RETRY_LAST_S, self._retry_s * 2)
         self._retry_at = time.monotonic() + self._retry_s * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
@@ -285,15 +368,26 @@ class Gpus:
             answering.add(uuid)
             slot = known.get(uuid)
             if slot is None:
-                self._slots.append(_Slot(self._numbered(device.facts), device, self._slow_s))
+                slot = _Slot(self._numbered(device.facts), device, self._slow_s)
+                self._slots.append(slot)
+                if known and device.facts.parent_uuid is not None:
+                    self._happen("driver", uuid, f"{_instance(slot.facts)} was created.")
             else:
                 # NVML renumbers when a card is gone; a GPU keeps the number under which it is known
                 slot.facts = structs.replace(device.facts, index=slot.facts.index)
                 slot.attach(device)
-        for slot in self._slots:
-            if slot.facts.uuid not in answering:
-                slot.reader.fail("gpu_lost")
-                slot.gone = True
+            slot.reader.pause_profiling(self._paused_until)
+        self._split_anew = False
+        for slot in list(self._slots):
+            if slot.facts.uuid in answering:
+                continue
+            if slot.facts.parent_uuid in answering:  # its card is there, it is not: the slice was taken away
+                slot.worker.close()
+                self._slots.remove(slot)
+                self._happen("driver", slot.facts.uuid, f"{_instance(slot.facts)} was destroyed.")
+                continue
+            slot.reader.fail("gpu_lost")
+            slot.gone = True
         if self.state != "ok":
             for sentence in opened.unreachable:
                 self._happen("gpu_lost", None, sentence)
@@ -305,9 +399,9 @@ class Gpus:
         self._watcher.start()
 
     def _numbered(self, facts: GpuFacts) -> GpuFacts:
-        """`facts` with a number that no other GPU has."""
+        """`facts` with a number that no other GPU has; a slice's begin at FIRST_INSTANCE, so that cards keep theirs."""
         taken = {slot.facts.index for slot in self._slots}
-        index = facts.index
+        index = facts.index if facts.parent_uuid is None else FIRST_INSTANCE * (facts.index + 1)
         while index in taken:
             index += 1
         return structs.replace(facts, index=index)
@@ -319,8 +413,12 @@ class Gpus:
             self.stock = stock
 
     def _watch_mig(self) -> None:
-        """A GPU that was switched to or from MIG is another card to the server."""
+        """A GPU that was switched to or from MIG is another card to the server; its instances are found by looking anew."""
         for slot in self._slots:
+            if slot.reader.instances != slot.instances and not slot.lost:
+                slot.instances = slot.reader.instances
+                self._split_anew = True
+                self._retry_s, self._retry_at = RETRY_FIRST_S, float("-inf")
             mode = slot.reader.mig_mode
             if mode is not None and mode != slot.facts.mig_mode and not slot.lost:
                 slot.facts = structs.replace(slot.facts, mig_mode=mode)
@@ -335,6 +433,7 @@ class Gpus:
                 if self._watcher.is_alive():
                     return  # it hangs in the driver: shutting down under it might crash
             driver.close()
+            self._is_shut = True
 
         return job
 
@@ -358,16 +457,15 @@ class Gpus:
                 return
             if event is None:
                 continue
-            if event.kind == "xid":
-                for slot in self._slots:
-                    if slot.facts.uuid == event.gpu_uuid:
-                        slot.xids += 1
-                        slot.reader.xids = slot.xids
             self._happened.append(event)
             self._on_event()
 
     def _happen(self, kind: str, uuid: str | None, text: str) -> None:
         self._happened.append(DeviceEvent(kind, uuid, None, text))
+
+
+def _instance(facts: GpuFacts) -> str:
+    return f"MIG instance {facts.index} ({facts.mig_profile or 'of unknown size'})"
 
 
 def _reading(reader: GpuReader, now: float) -> Callable[[], None]:

@@ -7,16 +7,19 @@ with MB; a pageable copy measured at 18.5 GB/s of payload reads 19.9 GB/s with M
 256-byte PCIe packets.
 """
 
+import _ctypes
 import logging
-import threading
 from collections.abc import Sequence
+from ctypes import byref
 from types import ModuleType
 from typing import Any, Final
 
 import pynvml
 
 from agents.collectors.nvml import GpuCollector
-from agents.device import Answer, DeviceError, DeviceEvent, DriverError, Versions
+from agents.device import Answer, DeviceError, DeviceEvent, DriverError, FieldId, Versions
+from agents.nvml_gpm import GpmSamples
+from agents.nvml_mig import NvmlInstance
 from wire.messages import GpuFacts
 
 log = logging.getLogger(__name__)
@@ -57,6 +60,8 @@ _MEMBER: Final = {
     pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
     pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
 }
+Known = dict[tuple[str | None, str, bool | None], set[str]]
+"""What devices cannot answer, by driver version, UUID and MIG mode."""
 _UNAVAILABLE: Final = 0xFFFFFFFFFFFFFFFF
 _EVENTS: Final = {
     pynvml.nvmlEventTypeXidCriticalError: "xid",
@@ -64,11 +69,6 @@ _EVENTS: Final = {
     pynvml.nvmlEventTypeDoubleBitEccError: "ecc",
     pynvml.nvmlEventTypeGpuUnavailableError: "gpu_lost",
 }
-_GPM_TURN: Final = threading.Lock()
-"""One GPM call at a time in this process: two threads in nvmlGpmMetricsGet, each with a GPU of its own, end it with a
-segmentation fault (driver 580.159, within 30 s at 40 calls a second; with turns, none in 2,300 calls). Its other calls may overlap."""
-GPM_WAIT_S: Final = 0.15
-"""How long a GPU waits for its turn; shorter than the shortest deadline of a tick, so that it loses its GPM metrics alone."""
 _LINK_COUNT_FIELD: Final = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
 _LINK_SPEED_FIELDS: Final = (pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED)
 """All links' common speed, which an H200 under driver 580 does not tell, and the first link's own (scope 0)."""
@@ -78,13 +78,21 @@ def _device_error(error: Exception, reasons: dict[int, str] = _REASON) -> Device
     return DeviceError(reasons.get(getattr(error, "value", -1), "driver_error"), str(error))
 
 
+def gpm_error(error: Exception | int) -> DeviceError:
+    """What a status of a GPM call, or the error that it raised, means."""
+    if isinstance(error, int):
+        return DeviceError(_GPM_REASON.get(error, "driver_error"))
+    return _device_error(error, _GPM_REASON)
+
+
 class NvmlDevice:
     """One GPU behind an NVML handle. `nvml` is the pynvml module."""
 
-    def __init__(self, nvml: ModuleType | Any, index: int) -> None:
+    def __init__(self, nvml: ModuleType | Any, index: int, known: Known | None = None, driver: str | None = None) -> None:
         self._nvml = nvml
+        self._driver = driver
         self._error: type[Exception] = nvml.NVMLError
-        self._gpm: _GpmSamples | None = None
+        self._known = {} if known is None else known
         try:
             self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
             uuid = _text(nvml.nvmlDeviceGetUUID(self._handle))
@@ -93,22 +101,35 @@ class NvmlDevice:
         if not uuid.strip("GPU-0"):
             raise DeviceError("driver_error", f"GPU {index} has no UUID")
         self.facts = self._facts(index, uuid)
+        self._gpm = GpmSamples(nvml, self._handle, gpm_error)
 
     def reader(self, slow_s: float) -> GpuCollector:
         """A reader of the registry's NVML, field and GPM metrics."""
         return GpuCollector(self, slow_s)
 
-    def call(self, name: str, args: tuple[int | str, ...]) -> Any:
+    def unsupported(self) -> set[str]:
+        """What this GPU is known not to answer under its driver and in its MIG mode."""
+        return self._known.setdefault((self._driver, self.facts.uuid, self.mig_mode()), set())
+
+    def call(self, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Any:
         """The answer of one NVML function for this GPU; a text argument names a constant of the module."""
+        return self.call_of(self._handle, name, args, struct)
+
+    def call_of(self, handle: object, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Any:
+        """The answer of one NVML function for `handle`, this GPU's or that of one of its instances."""
         nvml = self._nvml
         try:
-            return getattr(nvml, name)(self._handle, *[getattr(nvml, a) if isinstance(a, str) else a for a in args])
+            if struct is not None:
+                filled = getattr(nvml, struct)()
+                getattr(nvml, name)(handle, byref(filled))
+                return filled
+            return getattr(nvml, name)(handle, *[getattr(nvml, a) if isinstance(a, str) else a for a in args])
         except self._error as error:
             raise _device_error(error) from error
         except (AttributeError, TypeError, ValueError, UnicodeError) as error:
             raise DeviceError("unsupported", f"{name}: {error}") from error
 
-    def fields(self, ids: Sequence[int]) -> list[Answer]:
+    def fields(self, ids: Sequence[FieldId]) -> list[Answer]:
         """Field values in one call; the status of each is checked, so that success never hides a made-up zero."""
         try:
             values = self._nvml.nvmlDeviceGetFieldValues(self._handle, ids)
@@ -128,27 +149,20 @@ class NvmlDevice:
 
         DeviceError `profiler_busy` while another tool holds them, `timeout` while another GPU's call does not come back.
         """
-        if not _GPM_TURN.acquire(timeout=GPM_WAIT_S):
-            if self._gpm is not None:
-                self._gpm.forget()
-            raise DeviceError("timeout", "another GPU's profiling call does not come back")
-        try:
-            if self._gpm is None:
-                if not self._nvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
-                    raise DeviceError("unsupported", "GPM needs Hopper or newer")
-                self._gpm = _GpmSamples(self._nvml, self._handle)
-            return self._gpm.read(ids)
-        except self._error as error:
-            if self._gpm is not None:
-                self._gpm.forget()
-            raise _device_error(error, _GPM_REASON) from error
-        finally:
-            _GPM_TURN.release()
+        return self._gpm.read(ids)
+
+    def let_profiling_go(self) -> None:
+        """Free GPM's samples."""
+        self._gpm.free()
 
     def processes(self) -> list[tuple[int, int | None]]:
         """Compute processes; DeviceError where the driver will not list them (which is not "none")."""
+        return self.processes_of(self._handle)
+
+    def processes_of(self, handle: object) -> list[tuple[int, int | None]]:
+        """Compute processes of `handle`, this GPU's or that of one of its instances."""
         try:
-            found = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+            found = self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         except self._error as error:
             raise _device_error(error) from error
         return [(p.pid, p.usedGpuMemory if p.usedGpuMemory not in (None, _UNAVAILABLE) else None) for p in found]
@@ -159,6 +173,36 @@ class NvmlDevice:
             return bool(self._nvml.nvmlDeviceGetMigMode(self._handle)[0])
         except self._error:
             return None
+
+    def instance_handles(self) -> list[tuple[object, str]]:
+        """(handle, UUID) of every MIG instance; ids have holes, so each is asked for."""
+        nvml = self._nvml
+        try:
+            most = nvml.nvmlDeviceGetMaxMigDeviceCount(self._handle)
+        except self._error:
+            return []
+        found: list[tuple[object, str]] = []
+        for number in range(most):
+            try:
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(self._handle, number)
+                found.append((handle, _text(nvml.nvmlDeviceGetUUID(handle))))
+            except self._error:
+                continue
+        return [(handle, uuid) for handle, uuid in found if uuid.strip("MIG-0")]
+
+    def instances(self) -> tuple[str, ...]:
+        """UUIDs of its MIG instances."""
+        return tuple(uuid for _, uuid in self.instance_handles())
+
+    def split(self) -> list[NvmlInstance]:
+        """Its MIG instances, each a GPU of its own; none where it is not split."""
+        if not self.facts.mig_mode:
+            return []
+        return [NvmlInstance(self, self._nvml, handle, uuid) for handle, uuid in self.instance_handles()]
+
+    def gpm_of(self, gpu_instance: int) -> GpmSamples:
+        """GPM's samples of one GPU instance."""
+        return GpmSamples(self._nvml, self._handle, gpm_error, gpu_instance)
 
     def report_to(self, events: object, kinds: int) -> None:
         """Report events of `kinds`, as far as the card knows them, to an NVML event set; DeviceError where it will not."""
@@ -207,46 +251,6 @@ class NvmlDevice:
             return None
 
 
-class _GpmSamples:
-    """Two sample buffers that take turns, and one request whose structs are made once."""
-
-    def __init__(self, nvml: ModuleType | Any, handle: object) -> None:
-        self._nvml = nvml
-        self._handle = handle
-        self._last = nvml.nvmlGpmSampleAlloc()
-        self._spare = nvml.nvmlGpmSampleAlloc()
-        self._request = nvml.c_nvmlGpmMetricsGet_t()
-        self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
-        self._ids: Sequence[int] = ()
-        self._metrics: list[Any] = []
-        self._has_sample = False
-
-    def read(self, ids: Sequence[int]) -> list[Answer]:
-        self._nvml.nvmlGpmSampleGet(self._handle, self._spare)
-        self._last, self._spare = self._spare, self._last
-        if not self._has_sample:
-            self._has_sample = True
-            return [DeviceError("no_previous") for _ in ids]
-        request = self._request
-        if ids is not self._ids:
-            self._ids = ids
-            self._metrics = [request.metrics[i] for i in range(len(ids))]
-            for metric, metric_id in zip(self._metrics, ids, strict=True):
-                metric.metricId = metric_id
-        request.numMetrics = len(ids)
-        request.sample1 = self._spare  # the sample of the call before
-        request.sample2 = self._last
-        self._nvml.nvmlGpmMetricsGet(request)
-        return [
-            DeviceError(_GPM_REASON.get(metric.nvmlReturn, "driver_error")) if metric.nvmlReturn else metric.value
-            for metric in self._metrics
-        ]
-
-    def forget(self) -> None:
-        """The next call begins anew: its means must not reach over a gap."""
-        self._has_sample = False
-
-
 class NvmlDriver:
     """NVML of this machine. `nvml` is the pynvml module."""
 
@@ -255,9 +259,10 @@ class NvmlDriver:
         self._unreachable: tuple[str, ...] = ()
         self._events: Any = None
         self._open = False
+        self._known: Known = {}
 
-    def open(self) -> tuple[NvmlDevice, ...]:
-        """Every GPU that answers; DriverError with a named state otherwise."""
+    def open(self) -> tuple[NvmlDevice | NvmlInstance, ...]:
+        """Every GPU that answers, each followed by its MIG instances; DriverError with a named state otherwise."""
         nvml = self._nvml
         try:
             nvml.nvmlInit()
@@ -265,14 +270,17 @@ class NvmlDriver:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
             self.close()
+            if error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+                self._forget_library()
             raise DriverError(_STATE.get(error.value, "driver_error"), str(error)) from error
         except OSError as error:
             raise DriverError("no_library", str(error)) from error
+        driver = self.versions().driver
         devices: list[NvmlDevice] = []
         unreachable: list[str] = []
         for index in range(count):
             try:
-                devices.append(NvmlDevice(nvml, index))
+                devices.append(NvmlDevice(nvml, index, self._known, driver))
             except DeviceError as error:
                 unreachable.append(f"GPU {index} of {count} does not answer: {error}")
         self._unreachable = tuple(unreachable)
@@ -280,7 +288,18 @@ class NvmlDriver:
             self.close()
             raise DriverError("no_gpu", "; ".join(unreachable))
         self._events = self._register(devices)
-        return tuple(devices)
+        found: list[NvmlDevice | NvmlInstance] = []
+        for device in devices:
+            found += [device, *device.split()]
+        return tuple(found)
+
+    def _forget_library(self) -> None:
+        """Load the library anew with the next `open`: the one in memory may be from before an upgrade of the driver."""
+        nvml: Any = self._nvml
+        library, nvml.nvmlLib = nvml.nvmlLib, None
+        nvml._nvmlGetFunctionPointer_cache.clear()
+        if isinstance(handle := getattr(library, "_handle", None), int):
+            _ctypes.dlclose(handle)
 
     def versions(self) -> Versions:
         """What the driver says of itself."""

@@ -38,6 +38,10 @@ class GpuFacts(Struct, frozen=True, kw_only=True):
     nvlink_links: int | None = None
     nvlink_bytes_per_s_per_link: float | None = None
     mig_mode: bool | None = None
+    parent_uuid: str | None = None  # of a MIG instance: the GPU that it is a slice of
+    mig_profile: str | None = None  # as the driver names it: 1g.10gb
+    mig_gpu_instance: int | None = None
+    mig_compute_instance: int | None = None
 
 
 class HostFacts(Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ REASONS: Final = (
     "timeout",  # the driver did not answer in time
     "gpu_lost",  # the GPU fell off the bus
     "profiler_busy",  # another profiler holds the counters
+    "paused",  # let go on command, until its time is over
     "driver_error",  # any other error of the driver
     "not_recorded",  # a recording lacks it
 )
@@ -35,12 +36,16 @@ REASONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Nvml:
-    """A plain NVML call: `call(handle, *args)`, then a struct `member`, then `scale`."""
+    """A plain NVML call: `call(handle, *args)`, then a `member` of its struct or list, then `scale`.
+
+    `struct` names the nvidia-ml-py struct that the call fills, where it does not make one itself.
+    """
 
     call: str
     args: tuple[int | str, ...] = ()  # a str names a constant of the nvidia-ml-py module
-    member: str | None = None
+    member: str | int | None = None
     scale: float = 1
+    struct: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,14 @@ class NvmlField:
 
     field_id: int
     scale: float = 1
+    scope: int = 0  # of a link's fields: the link, or ALL_LINKS
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlLinks:
+    """How many of the GPU's NVLinks answer 1 to `call(handle, link)`."""
+
+    call: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +93,7 @@ class Reported:
     what: str
 
 
-Source: TypeAlias = Nvml | NvmlField | Gpm | Proc | Scraped | Reported
+Source: TypeAlias = Nvml | NvmlField | NvmlLinks | Gpm | Proc | Scraped | Reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,7 @@ class Metric:
     dcgm: int | None = None
     cadence: Cadence = "fast"
     kept: bool = True  # False: shown on the node and recorded, not sent to the server
+    otherwise: NvmlField | None = None  # asked where the device does not know `source`
 
     @property
     def key(self) -> str:
@@ -112,6 +126,7 @@ class Metric:
 
 _BYTES = float(1 << 53)  # counters stay exact in a float64
 _LINK = 4e12
+ALL_LINKS: Final = 0xFFFFFFFF
 
 # fmt: off
 METRICS: Final[tuple[Metric, ...]] = (
@@ -121,11 +136,24 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("mem_used_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "Device memory in use, what the driver reserves left out.", Nvml("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), "used"), 252),
     Metric("mem_total_bytes", "gpu", "gauge", "bytes", 1, 1 << 43, "Device memory in all.", Nvml("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), "total"), 250),
     Metric("mem_reserved_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "Device memory that the driver keeps for itself.", Nvml("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), "reserved"), 253),
+    Metric("bar1_used_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "Window through which the host and peers see device memory (BAR1): in use.", Nvml("nvmlDeviceGetBAR1MemoryInfo", member="bar1Used"), 92, "slow"),
+    Metric("bar1_total_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "BAR1 in all.", Nvml("nvmlDeviceGetBAR1MemoryInfo", member="bar1Total"), 90, "slow"),
+    Metric("nvdec_util_pct", "gpu", "mean", "percent", 0, 100, "Use of the video decoders, over the driver's own sampling period.", Nvml("nvmlDeviceGetDecoderUtilization", member=0), 207),
+    Metric("nvenc_util_pct", "gpu", "mean", "percent", 0, 100, "Use of the video encoders, over the driver's own sampling period; 0 on cards that have none.", Nvml("nvmlDeviceGetEncoderUtilization", member=0), 206),
+    Metric("nvjpg_util_pct", "gpu", "mean", "percent", 0, 100, "Use of the JPEG decoders, over the driver's own sampling period.", Nvml("nvmlDeviceGetJpgUtilization", member=0)),
     # GPU: temperature, power, clocks
     Metric("temperature_c", "gpu", "gauge", "celsius", -40, 150, "Temperature of the GPU die.", Nvml("nvmlDeviceGetTemperature", ("NVML_TEMPERATURE_GPU",)), 150),
     Metric("memory_temperature_c", "gpu", "gauge", "celsius", 1, 150, "Temperature of the memory stacks; a card without the sensor answers 0, which is no temperature.", NvmlField(82), 140),
+    Metric("temperature_margin_c", "gpu", "gauge", "celsius", -100, 150, "How far the GPU is from where it slows down (T.Limit); below 0 it slows down.", Nvml("nvmlDeviceGetMarginTemperature"), 153, "slow"),
+    Metric("temperature_shutdown_c", "gpu", "gauge", "celsius", 1, 200, "Temperature at which the card shuts itself down.", Nvml("nvmlDeviceGetTemperatureThreshold", ("NVML_TEMPERATURE_THRESHOLD_SHUTDOWN",)), 159, "static"),
+    Metric("temperature_slowdown_c", "gpu", "gauge", "celsius", 1, 200, "Temperature at which the hardware slows the clocks down.", Nvml("nvmlDeviceGetTemperatureThreshold", ("NVML_TEMPERATURE_THRESHOLD_SLOWDOWN",)), 158, "static"),
+    Metric("temperature_max_c", "gpu", "gauge", "celsius", 1, 200, "Highest temperature of the GPU at which it runs at full speed.", Nvml("nvmlDeviceGetTemperatureThreshold", ("NVML_TEMPERATURE_THRESHOLD_GPU_MAX",)), 152, "static"),
+    Metric("memory_temperature_max_c", "gpu", "gauge", "celsius", 1, 200, "Highest temperature of the memory at which it runs at full speed.", Nvml("nvmlDeviceGetTemperatureThreshold", ("NVML_TEMPERATURE_THRESHOLD_MEM_MAX",)), 151, "static"),
     Metric("power_w", "gpu", "gauge", "watts", 0, 3000, "Board power draw, the one-second average of NVML.", Nvml("nvmlDeviceGetPowerUsage", scale=1e-3), 155),
+    Metric("power_instant_w", "gpu", "gauge", "watts", 0, 3000, "Board power draw at this instant, not averaged.", NvmlField(186, 1e-3), 157),
     Metric("power_limit_w", "gpu", "gauge", "watts", 1, 3000, "Power limit that the driver enforces.", Nvml("nvmlDeviceGetEnforcedPowerLimit", scale=1e-3), 164, "slow"),
+    Metric("power_limit_min_w", "gpu", "gauge", "watts", 1, 3000, "Lowest power limit that may be set.", NvmlField(187, 1e-3), 161, "static"),
+    Metric("power_limit_max_w", "gpu", "gauge", "watts", 1, 3000, "Highest power limit that may be set.", NvmlField(188, 1e-3), 162, "static"),
     Metric("energy_j_total", "gpu", "counter", "joules", 0, _BYTES, "Energy since the driver was loaded.", Nvml("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3), 156, "slow"),
     Metric("sm_clock_mhz", "gpu", "gauge", "megahertz", 0, 6000, "Clock of the streaming multiprocessors.", Nvml("nvmlDeviceGetClockInfo", ("NVML_CLOCK_SM",)), 100),
     Metric("mem_clock_mhz", "gpu", "gauge", "megahertz", 0, 20000, "Clock of the device memory.", Nvml("nvmlDeviceGetClockInfo", ("NVML_CLOCK_MEM",)), 101),
@@ -133,6 +161,11 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("mem_clock_max_mhz", "gpu", "gauge", "megahertz", 1, 20000, "Highest memory clock of the part.", Nvml("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_MEM",)), 114, "static"),
     Metric("pstate", "gpu", "state", "code", 0, 15, "Performance state; 0 is the fastest, 15 the slowest.", Nvml("nvmlDeviceGetPerformanceState"), 190),
     Metric("clocks_event_reasons", "gpu", "bitmask", "bits", 0, (1 << 32) - 2, "Why clocks are below their maximum: 0x1 idle, 0x2 application clocks, 0x4 software power cap, 0x8 hardware slowdown, 0x10 sync boost, 0x20 software thermal, 0x40 hardware thermal, 0x80 power brake, 0x100 display.", Nvml("nvmlDeviceGetCurrentClocksEventReasons"), 112),
+    Metric("power_cap_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that clocks were held down by the software power cap.", NvmlField(74, 1e-9), 240),
+    Metric("sw_thermal_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that the driver slowed clocks down for heat.", NvmlField(269, 1e-9), 1422),
+    Metric("hw_thermal_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that the hardware slowed clocks down for heat.", NvmlField(270, 1e-9), 1423, "slow"),
+    Metric("power_brake_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that the server's power brake slowed clocks down.", NvmlField(271, 1e-9), 1424, "slow"),
+    Metric("thermal_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that clocks were held down for heat, whoever did it; all that older drivers tell.", NvmlField(75, 1e-9), 241, "slow"),
     # GPU: what the units do (means since the sample before)
     Metric("gr_engine_active", "gpu", "mean", "ratio", 0, 1, "Share of time in which the compute engine had work.", Gpm(1), 1001),
     Metric("sm_active", "gpu", "mean", "ratio", 0, 1, "Share of SM cycles with at least one warp resident, averaged over the SMs.", Gpm(2), 1002),
@@ -151,18 +184,45 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("pcie_rx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "PCIe traffic from the host to the GPU.", Gpm(21, 1 << 20), 1010),
     Metric("nvlink_rx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "NVLink traffic received, all links.", Gpm(60, 1 << 20), 1012),
     Metric("nvlink_tx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "NVLink traffic sent, all links.", Gpm(61, 1 << 20), 1011),
+    Metric("nvlink_links_active", "gpu", "gauge", "links", 0, 64, "NVLinks that are up; the card's facts tell how many it has.", NvmlLinks("nvmlDeviceGetNvLinkState"), None, "slow"),
+    Metric("nvlink_replay_errors_total", "gpu", "counter", "errors", 0, _BYTES, "Packets that NVLinks sent again, all links.", NvmlField(161, scope=ALL_LINKS), 429, "slow", otherwise=NvmlField(52)),
+    Metric("nvlink_recovery_errors_total", "gpu", "counter", "errors", 0, _BYTES, "Times an NVLink was trained anew, all links.", NvmlField(162, scope=ALL_LINKS), 439, "slow", otherwise=NvmlField(59)),
+    Metric("nvlink_crc_errors_total", "gpu", "counter", "errors", 0, _BYTES, "Packets that arrived damaged over NVLink, all links.", NvmlField(163, scope=ALL_LINKS), 409, "slow", otherwise=NvmlField(38)),
     Metric("pcie_link_gen", "gpu", "state", "code", 1, 10, "PCIe generation now; idle links train down by design.", Nvml("nvmlDeviceGetCurrPcieLinkGeneration"), 237, "slow"),
     Metric("pcie_link_width", "gpu", "state", "lanes", 1, 32, "PCIe lanes now.", Nvml("nvmlDeviceGetCurrPcieLinkWidth"), 238, "slow"),
+    Metric("pcie_replays_total", "gpu", "counter", "events", 0, 1 << 32, "PCIe packets sent again.", NvmlField(94), 202, "slow"),
+    Metric("pcie_recoveries_total", "gpu", "counter", "events", 0, 1 << 32, "Times the PCIe link went into recovery, as it does with each change of its speed.", NvmlField(169), None, "slow"),
+    Metric("pcie_correctable_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe errors that were corrected.", NvmlField(173), 1501, "slow"),
+    Metric("pcie_non_fatal_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe errors that were not corrected and left the link up.", NvmlField(179), None, "slow"),
+    Metric("pcie_fatal_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe errors that took the link down.", NvmlField(180), None, "slow"),
+    Metric("pcie_receiver_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "Errors of the PCIe receiver.", NvmlField(175), None, "slow"),
+    Metric("pcie_bad_tlp_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe data packets that arrived damaged.", NvmlField(176), None, "slow"),
+    Metric("pcie_bad_dllp_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe link packets that arrived damaged.", NvmlField(178), None, "slow"),
+    Metric("pcie_naks_received_total", "gpu", "counter", "events", 0, 1 << 32, "PCIe packets that the other side asked for again.", NvmlField(174), None, "slow"),
+    Metric("pcie_naks_sent_total", "gpu", "counter", "events", 0, 1 << 32, "PCIe packets that the GPU asked for again.", NvmlField(177), None, "slow"),
+    Metric("pcie_lcrc_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe packets whose checksum was wrong.", NvmlField(182), None, "slow"),
     # GPU: health
     Metric("ecc_corrected_volatile_total", "gpu", "counter", "errors", 0, _BYTES, "Corrected memory errors since the driver was loaded.", Nvml("nvmlDeviceGetTotalEccErrors", ("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_VOLATILE_ECC")), 310, "slow"),
     Metric("ecc_uncorrected_volatile_total", "gpu", "counter", "errors", 0, _BYTES, "Uncorrected memory errors since the driver was loaded.", Nvml("nvmlDeviceGetTotalEccErrors", ("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC")), 311, "slow"),
     Metric("ecc_corrected_aggregate_total", "gpu", "counter", "errors", 0, _BYTES, "Corrected memory errors over the card's life.", Nvml("nvmlDeviceGetTotalEccErrors", ("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_AGGREGATE_ECC")), 312, "slow"),
     Metric("ecc_uncorrected_aggregate_total", "gpu", "counter", "errors", 0, _BYTES, "Uncorrected memory errors over the card's life.", Nvml("nvmlDeviceGetTotalEccErrors", ("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_AGGREGATE_ECC")), 313, "slow"),
+    Metric("sram_ecc_uncorrected_total", "gpu", "counter", "errors", 0, _BYTES, "Uncorrected errors of on-chip memory (SECDED) over the card's life.", Nvml("nvmlDeviceGetSramEccErrorStatus", member="aggregateUncSecDed", struct="c_nvmlEccSramErrorStatus_v1_t"), None, "slow"),
+    Metric("sram_ecc_parity_total", "gpu", "counter", "errors", 0, _BYTES, "Parity errors of on-chip memory over the card's life.", Nvml("nvmlDeviceGetSramEccErrorStatus", member="aggregateUncParity", struct="c_nvmlEccSramErrorStatus_v1_t"), None, "slow"),
+    Metric("sram_ecc_threshold_exceeded", "gpu", "state", "flag", 0, 1, "On-chip memory had more errors than NVIDIA's threshold: the card should be replaced.", Nvml("nvmlDeviceGetSramEccErrorStatus", member="bThresholdExceeded", struct="c_nvmlEccSramErrorStatus_v1_t"), 346, "slow"),
     Metric("remap_correctable_total", "gpu", "counter", "rows", 0, 1 << 32, "Rows remapped after corrected errors.", NvmlField(142), 394, "slow"),
     Metric("remap_uncorrectable_total", "gpu", "counter", "rows", 0, 1 << 32, "Rows remapped after uncorrected errors.", NvmlField(143), 393, "slow"),
     Metric("remap_pending", "gpu", "state", "flag", 0, 1, "A row remap waits for a GPU reset.", NvmlField(144), 396, "slow"),
     Metric("remap_failed", "gpu", "state", "flag", 0, 1, "A row remap failed: the card should be replaced.", NvmlField(145), 395, "slow"),
+    Metric("remap_banks_max", "gpu", "gauge", "banks", 0, 1 << 32, "Memory banks with every spare row left.", Nvml("nvmlDeviceGetRowRemapperHistogram", member="max"), 385, "slow"),
+    Metric("remap_banks_high", "gpu", "gauge", "banks", 0, 1 << 32, "Memory banks with most spare rows left.", Nvml("nvmlDeviceGetRowRemapperHistogram", member="high"), 386, "slow"),
+    Metric("remap_banks_partial", "gpu", "gauge", "banks", 0, 1 << 32, "Memory banks with some spare rows left.", Nvml("nvmlDeviceGetRowRemapperHistogram", member="partial"), 387, "slow"),
+    Metric("remap_banks_low", "gpu", "gauge", "banks", 0, 1 << 32, "Memory banks with few spare rows left.", Nvml("nvmlDeviceGetRowRemapperHistogram", member="low"), 388, "slow"),
+    Metric("remap_banks_none", "gpu", "gauge", "banks", 0, 1 << 32, "Memory banks with no spare row left.", Nvml("nvmlDeviceGetRowRemapperHistogram", member="none"), 389, "slow"),
     Metric("recovery_action", "gpu", "state", "code", 0, 7, "What the driver recommends: 0 nothing, 1 GPU reset, 2 node reboot, 3 drain peer-to-peer, 4 drain and reset, 5 recover IMEX, 6 bus reset, 7 system reboot.", NvmlField(230), 1523, "slow"),
+    Metric("fabric_state", "gpu", "state", "code", 0, 3, "NVLink fabric: 0 none, 1 not yet joined, 2 joining, 3 joined.", Nvml("nvmlDeviceGetGpuFabricInfoV", member="state", struct="c_nvmlGpuFabricInfo_v2_t"), None, "slow"),
+    Metric("fabric_health", "gpu", "bitmask", "bits", 0, (1 << 32) - 2, "NVLink fabric, two bits each: degraded bandwidth, route recovery, unhealthy route, access timeout; 0 not told, 1 yes, 2 no.", Nvml("nvmlDeviceGetGpuFabricInfoV", member="healthMask", struct="c_nvmlGpuFabricInfo_v2_t"), None, "slow"),
+    Metric("persistence_mode", "gpu", "state", "flag", 0, 1, "The driver keeps the GPU ready while nobody uses it.", Nvml("nvmlDeviceGetPersistenceMode"), None, "slow"),
+    Metric("compute_mode", "gpu", "state", "code", 0, 3, "Who may compute: 0 everyone, 1 one thread, 2 nobody, 3 one process.", Nvml("nvmlDeviceGetComputeMode"), None, "slow"),
     Metric("xid_errors_total", "gpu", "counter", "events", 0, 1 << 32, "XID errors that the agent saw; each one also travels as an event.", None, None, "slow"),
     # Host
     Metric("cpu_pct_per_core", "host", "vector", "percent", 0, 100, "Busy share of each core.", Proc("/proc/stat"), kept=False),

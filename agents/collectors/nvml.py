@@ -1,28 +1,34 @@
 """Every GPU metric of the registry, read from one device.
 
-A metric that the device cannot answer is asked once and then remembered as absent until the driver is opened
-anew or MIG is switched; any other failure is asked again. Slow metrics keep their last value between two readings.
+A metric that the device cannot answer is asked once and then remembered as absent, by the device, for its driver and MIG
+mode; any other failure is asked again. Slow metrics keep their last value between two readings.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agents.device import SLOW_S, Answer, DeviceError, NvmlGpu
+from agents.device import SLOW_S, Answer, DeviceError, FieldId, NvmlGpu
 from wire.messages import Cell
-from wire.metrics import Gpm, Metric, Number, Nvml, NvmlField, accept, sent
+from wire.metrics import Gpm, Metric, Number, Nvml, NvmlField, NvmlLinks, accept, sent
 
 GPU_METRICS: Final[tuple[Metric, ...]] = tuple(sent("gpu"))
+PROFILER_FIRST_S: Final = 5.0
+PROFILER_LAST_S: Final = 300.0
+"""How long another profiler is left alone before the counters are asked for again: at first, and at most."""
 _XID: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "xid_errors_total")
 _ROUNDING: Final = 1.005
 """GPM divides two counters that are not read at the same instant: full load may read 100.3 %."""
+_OTHERWISE: Final = "/otherwise"
+_BY_CADENCE: Final = ("fast", "slow", "static")
 
 
 @dataclass(slots=True)
 class _Part:
-    """Where one answer goes: the metric's position, the struct member that holds it, its scale."""
+    """Where one answer goes: the metric's position, the member that holds it, its scale."""
 
     position: int
-    member: str | None
+    member: str | int | None
     scale: float
 
 
@@ -32,6 +38,7 @@ class _Call:
 
     name: str
     args: tuple[int | str, ...]
+    struct: str | None
     parts: list[_Part]
 
 
@@ -52,30 +59,63 @@ class GpuCollector:
         self.answered = False  # in the last tick the device answered at least one question
         self._slow_at = float("-inf")
         self.mig_mode = device.facts.mig_mode
+        self.instances = device.instances() if self.mig_mode else ()
+        self._paused_until = self._profiler_at = float("-inf")
+        self._profiler_wait_s = PROFILER_FIRST_S
+        self._failed = False
         self._plan()
 
+    def pause_profiling(self, until: float) -> None:
+        """Leave the profiling counters alone until monotonic second `until`; they are let go with the next tick."""
+        self._paused_until = until
+
     def _plan(self) -> None:
-        """Sort the registry by cadence and kind of source; forgets which metrics the device could not answer."""
-        self._calls: dict[str, list[_Call]] = {"fast": [], "slow": [], "static": []}
-        self._fields: dict[str, list[tuple[int, _Part]]] = {"fast": [], "slow": [], "static": []}
+        """Sort the registry by cadence and kind of source, but for what this device is known not to answer in its mode."""
+        self._unsupported = self.device.unsupported()
+        self._calls: dict[str, list[_Call]] = {cadence: [] for cadence in _BY_CADENCE}
+        self._fields: dict[str, list[tuple[FieldId, _Part]]] = {cadence: [] for cadence in _BY_CADENCE}
+        self._links: list[tuple[str, _Part]] = []
         self._gpm: list[tuple[int, _Part]] = []
-        calls: dict[tuple[str, str, tuple[int | str, ...]], _Call] = {}
+        calls: dict[tuple[object, ...], _Call] = {}
         for position, metric in enumerate(GPU_METRICS):
             source = metric.source
-            if isinstance(source, Nvml):
+            if self._is_retired(metric):
+                self.values[position], self.reasons[position] = None, "unsupported"
+            elif metric.name in self._unsupported and metric.otherwise is not None:
+                self._add_field(position, metric.otherwise)
+            elif isinstance(source, Nvml):
                 key = (metric.cadence, source.call, source.args)
                 if key not in calls:
-                    calls[key] = _Call(source.call, source.args, [])
+                    calls[key] = _Call(source.call, source.args, source.struct, [])
                     self._calls[metric.cadence].append(calls[key])
                 calls[key].parts.append(_Part(position, source.member, source.scale))
             elif isinstance(source, NvmlField):
-                self._fields[metric.cadence].append((source.field_id, _Part(position, None, source.scale)))
+                self._add_field(position, source)
+            elif isinstance(source, NvmlLinks):
+                self._links.append((source.call, _Part(position, None, 1)))
             elif isinstance(source, Gpm):
                 self._gpm.append((source.metric_id, _Part(position, None, source.scale)))
             else:
                 self.reasons[position] = "unsupported"
         self._static_done = False
         self._freeze()
+
+    def _add_field(self, position: int, source: NvmlField) -> None:
+        field: FieldId = (source.field_id, source.scope) if source.scope else source.field_id
+        self._fields[GPU_METRICS[position].cadence].append((field, _Part(position, None, source.scale)))
+
+    def _retire(self, position: int) -> None:
+        """Remember that the device cannot answer; where another source may, that one is asked from the next reading on."""
+        metric = GPU_METRICS[position]
+        self.values[position], self.reasons[position] = None, "unsupported"
+        if metric.otherwise is None or metric.name in self._unsupported:
+            self._unsupported.add(metric.name + _OTHERWISE if metric.otherwise else metric.name)
+        else:
+            self._unsupported.add(metric.name)
+            self._add_field(position, metric.otherwise)
+
+    def _is_retired(self, metric: Metric) -> bool:
+        return (metric.name + _OTHERWISE if metric.otherwise else metric.name) in self._unsupported
 
     def _freeze(self) -> None:
         self._gpm_ids = tuple(metric_id for metric_id, _ in self._gpm)
@@ -96,18 +136,25 @@ class GpuCollector:
                 if mig != self.mig_mode:
                     self.mig_mode = mig
                     self._plan()
+                self.instances = self.device.instances() if mig else ()
                 if not self._static_done:
-                    self._static_done = True
                     self._read_calls("static")
                 self._read_calls("slow")
+                self._read_links()
             self._read_calls("fast")
             self._read_fields(slow)
-            self._read_gpm()
+            self._static_done |= slow
+            self._read_gpm(now)
         except _LostError:
             self.fail("gpu_lost")
             return
         self.values[_XID] = self.xids
         self.reasons[_XID] = None
+        if self._failed:  # what is not asked any more is absent for its own reason again
+            self._failed = False
+            for position, metric in enumerate(GPU_METRICS):
+                if self._is_retired(metric):
+                    self.reasons[position] = "unsupported"
         try:
             self.holds = self.device.processes()
             self.holds_reason = None
@@ -121,6 +168,7 @@ class GpuCollector:
         self.reasons = [reason] * len(GPU_METRICS)
         self.holds = []
         self.holds_reason = reason
+        self._failed = True
         self._slow_at = float("-inf")
         self._static_done = False
 
@@ -129,58 +177,98 @@ class GpuCollector:
         unsupported = False
         for call in calls:
             try:
-                answer = self.device.call(call.name, call.args)
+                answer = self.device.call(call.name, call.args, call.struct)
             except DeviceError as error:
                 for part in call.parts:
                     self._absent(part.position, error.reason)
-                unsupported |= error.reason == "unsupported"
+                    unsupported |= error.reason == "unsupported"
                 continue
             for part in call.parts:
-                self._set(part, getattr(answer, part.member, None) if part.member else answer)
+                self._set(part, _member(answer, part.member))
         if unsupported:
-            self._calls[cadence] = [call for call in calls if self.reasons[call.parts[0].position] != "unsupported"]
+            self._calls[cadence] = [call for call in calls if GPU_METRICS[call.parts[0].position].name not in self._unsupported]
+
+    def _read_links(self) -> None:
+        for name, part in list(self._links):
+            up, refused = 0, 0
+            links = self.device.facts.nvlink_links or 0
+            for link in range(links):
+                try:
+                    up += self.device.call(name, (link,)) == 1
+                except DeviceError as error:
+                    if error.reason != "unsupported":
+                        self._absent(part.position, error.reason)
+                        break
+                    refused += 1  # a link that this board does not wire
+            else:
+                if refused == links:
+                    self._absent(part.position, "unsupported")
+                    self._links.remove((name, part))
+                else:
+                    self._set(part, up)
 
     def _read_fields(self, slow: bool) -> None:
-        asked = self._fields["fast"] + self._fields["slow"] if slow else self._fields["fast"]
+        asked = list(self._fields["fast"])
+        if slow:
+            asked += self._fields["slow"]
+            if not self._static_done:
+                asked += self._fields["static"]
         if not asked:
             return
-        ids = tuple(field_id for field_id, _ in asked)
-        try:
-            answers = self.device.fields(ids)
-        except DeviceError as error:
-            # one bad id may refuse all of them (seen on old drivers): ask one by one, once
-            answers = [self._field(field_id) for field_id in ids] if error.reason == "unsupported" else [error] * len(ids)
-        if self._take(asked, answers):
-            for cadence, entries in self._fields.items():
-                self._fields[cadence] = [entry for entry in entries if self.reasons[entry[1].position] != "unsupported"]
+        answers = self._answers(tuple(field for field, _ in asked))
+        for entry, answer in zip(asked, answers, strict=True):
+            part = entry[1]
+            if isinstance(answer, DeviceError) and answer.reason == "unsupported":
+                fields = self._fields[GPU_METRICS[part.position].cadence]
+                self._retire(part.position)
+                fields.remove(entry)
+            elif isinstance(answer, DeviceError):
+                self._absent(part.position, answer.reason)
+            else:
+                self._set(part, answer)
 
-    def _field(self, field_id: int) -> Answer:
+    def _answers(self, fields: Sequence[FieldId]) -> list[Answer]:
+        """The values of all fields. Some drivers refuse, or blank, a whole request for one id that they do not know: then it is
+        halved until that one stands alone. It is not asked again, so this happens once."""
         try:
-            return self.device.fields((field_id,))[0]
+            answers = self.device.fields(fields)
         except DeviceError as error:
-            return error
+            answers = [error] * len(fields)
+        refused = all(isinstance(answer, DeviceError) and answer.reason == "unsupported" for answer in answers)
+        if not refused or len(fields) == 1:
+            return answers
+        half = len(fields) // 2
+        return self._answers(fields[:half]) + self._answers(fields[half:])
 
-    def _read_gpm(self) -> None:
+    def _read_gpm(self, now: float) -> None:
         if not self._gpm:
+            return
+        paused = now < self._paused_until
+        if paused:
+            self.device.let_profiling_go()
+        if paused or now < self._profiler_at:
+            for _, part in self._gpm:
+                self._absent(part.position, "paused" if paused else "profiler_busy")
             return
         try:
             answers = self.device.gpm(self._gpm_ids)
         except DeviceError as error:
             answers = [error] * len(self._gpm)
-        if self._take(self._gpm, answers):
-            self._gpm = [entry for entry in self._gpm if self.reasons[entry[1].position] != "unsupported"]
-            self._freeze()
-
-    def _take(self, asked: list[tuple[int, _Part]], answers: list[Answer]) -> bool:
-        """Store the answers; True when one of them will never come."""
+        if all(isinstance(answer, DeviceError) and answer.reason == "profiler_busy" for answer in answers):
+            self._profiler_at = now + self._profiler_wait_s
+            self._profiler_wait_s = min(PROFILER_LAST_S, self._profiler_wait_s * 2)
+        else:
+            self._profiler_wait_s = PROFILER_FIRST_S
         unsupported = False
-        for (_, part), answer in zip(asked, answers, strict=True):
+        for (_, part), answer in zip(self._gpm, answers, strict=True):
             if isinstance(answer, DeviceError):
                 self._absent(part.position, answer.reason)
                 unsupported |= answer.reason == "unsupported"
             else:
                 self._set(part, answer)
-        return unsupported
+        if unsupported:
+            self._gpm = [entry for entry in self._gpm if self.reasons[entry[1].position] != "unsupported"]
+            self._freeze()
 
     def _set(self, part: _Part, raw: object) -> None:
         self.answered = True
@@ -194,12 +282,23 @@ class GpuCollector:
     def _absent(self, position: int, reason: str) -> None:
         if reason == "gpu_lost":
             raise _LostError
+        if reason == "unsupported":
+            self._retire(position)
+            return
         self.values[position] = None
         self.reasons[position] = reason
 
 
 class _LostError(Exception):
     """The GPU fell off the bus: asking on would only wait."""
+
+
+def _member(answer: object, member: str | int | None) -> object:
+    if isinstance(member, str):
+        return getattr(answer, member, None)
+    if isinstance(member, int):
+        return answer[member] if isinstance(answer, list | tuple) and len(answer) > member else None
+    return answer
 
 
 def _scaled(metric: Metric, raw: Number, scale: float) -> tuple[Cell, str | None]:

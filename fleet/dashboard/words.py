@@ -62,6 +62,7 @@ REASON: Final = {
     "timeout": _("the driver did not answer in time"),
     "gpu_lost": _("the GPU fell off the bus"),
     "profiler_busy": _("another profiler holds the counters"),
+    "paused": _("let go on command for a while"),
     "driver_error": _("another error of the driver"),
     "not_recorded": _("the recording lacks it"),
 }

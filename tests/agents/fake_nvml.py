@@ -37,6 +37,7 @@ class FakeNvml:
         self.gpm_takes_s = 0.0
         self.gpm_overlaps = 0
         self._gpm_calls = 0
+        self._sampled: dict[str, Any] = {}
         self._hanging: dict[tuple[int, str | None], threading.Event] = {}
 
     def hang(self, index: int, call: str | None = None) -> threading.Event:
@@ -57,18 +58,31 @@ class FakeNvml:
 
     def _call(self, name: str, handle: int, arguments: tuple[Any, ...]) -> Any:
         gpu = self._gpu(name, handle)
-        key = f"{name}({','.join(map(str, arguments))})"
+        struct = getattr(arguments[0], "_obj", None) if arguments else None  # one that the call fills
+        key = f"{name}({','.join(map(str, () if struct is not None else arguments))})"
         if key not in gpu["calls"]:
             raise self._error(3)
         answer = gpu["calls"][key]
         if isinstance(answer, dict):
             if "error" in answer:
                 raise self._error(answer["error"])
+            if struct is not None:
+                for member, value in answer.items():
+                    setattr(struct, member, value)
+                return 0
             return SimpleNamespace(**answer)
         return answer
 
-    def _gpu(self, name: str, handle: int) -> dict[str, Any]:
+    def _gpu(self, name: str, handle: Any) -> dict[str, Any]:
         self.asked[name] += 1
+        if isinstance(handle, tuple):  # a MIG instance
+            gpu, uuid = handle
+            if "fails" in self.gpus[gpu]:
+                raise self._error(self.gpus[gpu]["fails"])
+            found: dict[str, Any] | None = next((one for one in self._instances(gpu) if one and one["uuid"] == uuid), None)
+            if found is None:
+                raise self._error(2)
+            return found
         for call in (None, name):
             if (handle, call) in self._hanging:
                 self._hanging[handle, call].wait(30)
@@ -76,6 +90,34 @@ class FakeNvml:
         if "fails" in gpu:
             raise self._error(gpu["fails"])
         return gpu
+
+    def _instances(self, gpu: int) -> list[Any]:
+        """The GPU's MIG instances by number; None where a number is free."""
+        return self.gpus[gpu].get("instances") or []
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Any) -> int:
+        self._gpu("nvmlDeviceGetMaxMigDeviceCount", handle)
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, number: int) -> Any:
+        self._gpu("nvmlDeviceGetMigDeviceHandleByIndex", handle)
+        instances = self._instances(handle)
+        if number >= len(instances) or instances[number] is None:
+            raise self._error(6)
+        return handle, instances[number]["uuid"]
+
+    def nvmlGpmSampleFree(self, sample: Any) -> None:
+        with self._gpm_call():
+            self.asked["nvmlGpmSampleFree"] += 1
+
+    def nvmlGpmMigSampleGet(self, handle: int, gpu_instance: int, sample: Any) -> Any:
+        with self._gpm_call():
+            gpu = self._gpu("nvmlGpmMigSampleGet", handle)
+            instances = (one for one in self._instances(handle) if one)
+            self._sampled = next(one for one in instances if one["calls"]["nvmlDeviceGetGpuInstanceId()"] == gpu_instance)
+            if "gpm_error" in gpu:
+                raise self._error(gpu["gpm_error"])
+            return sample
 
     @staticmethod
     def _error(code: int) -> Exception:
@@ -118,11 +160,13 @@ class FakeNvml:
         gpu = self._gpu("nvmlDeviceGetFieldValues", handle)
         if gpu.get("poison") in ids and len(ids) > 1:
             raise self._error(2)
+        blanked = gpu.get("blanks") in ids
         values = (pynvml.c_nvmlFieldValue_t * len(ids))()
         for value, field_id in zip(values, ids, strict=True):
-            self.asked[f"field {field_id}"] += 1
-            answer = gpu["fields"].get(str(field_id), {"error": 3})
-            value.fieldId = field_id
+            number, scope = field_id if isinstance(field_id, tuple) else (field_id, 0)
+            self.asked[f"field {number}"] += 1
+            answer = {"error": 3} if blanked else gpu["fields"].get(f"{number}/{scope}" if scope else str(number), {"error": 3})
+            value.fieldId = number
             value.nvmlReturn = answer.get("error", 0)
             value.valueType = answer.get("type", 0)
             if "value" in answer:
@@ -152,7 +196,7 @@ class FakeNvml:
     def nvmlGpmSampleGet(self, handle: int, sample: Any) -> Any:
         with self._gpm_call():
             gpu = self._gpu("nvmlGpmSampleGet", handle)
-            self._sampled = handle
+            self._sampled = gpu
             if "gpm_error" in gpu:
                 raise self._error(gpu["gpm_error"])
             return sample
@@ -160,7 +204,7 @@ class FakeNvml:
     def nvmlGpmMetricsGet(self, request: Any) -> Any:
         with self._gpm_call():
             self.asked["nvmlGpmMetricsGet"] += 1
-            gpm = self.gpus[self._sampled]["gpm"]
+            gpm = self._sampled["gpm"]
             for metric in request.metrics[: request.numMetrics]:
                 answer = gpm.get(str(metric.metricId), {"error": 3})
                 metric.nvmlReturn = answer["error"] if isinstance(answer, dict) else 0

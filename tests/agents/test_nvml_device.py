@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pynvml  # noqa: TID251 - constants of the real module
 import pytest
 
-from agents.collectors.nvml import GPU_METRICS, GpuCollector
+from agents.collectors.nvml import GPU_METRICS, PROFILER_FIRST_S, GpuCollector
 from agents.device import DRIVER_STATES, SLOW_S, DeviceError, DriverError
 from agents.nvml_device import NvmlDevice, NvmlDriver
 from tests.agents.fake_nvml import FakeNvml
-from wire.metrics import REASONS, Gpm, Nvml, NvmlField, of
+from wire.metrics import ALL_LINKS, BY_KEY, REASONS, Gpm, Metric, Nvml, NvmlField, NvmlLinks, of
 
 
 @pytest.fixture
@@ -105,8 +105,10 @@ def test_a_busy_profiler_costs_its_metrics_alone_and_is_asked_again(nvml: FakeNv
     assert reading(collector, "gpu_util_pct") == (43, None)
     del nvml.gpus[0]["gpm_error"]
     collector.collect(2.0)
+    assert reading(collector, "sm_active") == (None, "profiler_busy")
+    collector.collect(1.0 + PROFILER_FIRST_S)
     assert reading(collector, "sm_active") == (None, "no_previous")
-    collector.collect(3.0)
+    collector.collect(2.0 + PROFILER_FIRST_S)
     assert reading(collector, "sm_active") == (pytest.approx(0.051), None)
 
 
@@ -256,6 +258,44 @@ def test_events_carry_the_gpu_and_the_code(nvml: FakeNvml) -> None:
         driver.event(1)
 
 
+FIELD_WORDS = {
+    "memory_temperature_c": "MEMORY_TEMP",
+    "power_instant_w": "POWER_INSTANT",
+    "power_limit_min_w": "POWER_MIN_LIMIT",
+    "power_limit_max_w": "POWER_MAX_LIMIT",
+    "power_cap_s_total": "SW_POWER_CAP",
+    "thermal_s_total": "PERF_POLICY_THERMAL",
+    "sw_thermal_s_total": "SW_THERM_SLOWDOWN",
+    "hw_thermal_s_total": "HW_THERM_SLOWDOWN",
+    "power_brake_s_total": "HW_POWER_BRAKE",
+    "nvlink_replay_errors_total": "NVLINK_ERROR_DL_REPLAY",
+    "nvlink_recovery_errors_total": "NVLINK_ERROR_DL_RECOVERY",
+    "nvlink_crc_errors_total": "NVLINK_ERROR_DL_CRC",
+    "pcie_replays_total": "PCIE_REPLAY_COUNTER",
+    "pcie_recoveries_total": "L0_TO_RECOVERY",
+    "pcie_correctable_errors_total": "COUNT_CORRECTABLE_ERRORS",
+    "pcie_non_fatal_errors_total": "COUNT_NON_FATAL_ERROR",
+    "pcie_fatal_errors_total": "COUNT_FATAL_ERROR",
+    "pcie_receiver_errors_total": "COUNT_RECEIVER_ERROR",
+    "pcie_bad_tlp_total": "COUNT_BAD_TLP",
+    "pcie_bad_dllp_total": "COUNT_BAD_DLLP",
+    "pcie_naks_received_total": "COUNT_NAKS_RECEIVED",
+    "pcie_naks_sent_total": "COUNT_NAKS_SENT",
+    "pcie_lcrc_errors_total": "COUNT_LCRC_ERROR",
+    "remap_correctable_total": "REMAPPED_COR",
+    "remap_uncorrectable_total": "REMAPPED_UNC",
+    "remap_pending": "REMAPPED_PENDING",
+    "remap_failed": "REMAPPED_FAILURE",
+    "recovery_action": "RECOVERY_ACTION",
+}
+"""What NVML's name of each field says."""
+
+
+def of_name(name: str) -> Metric:
+    """The GPU metric of that name."""
+    return BY_KEY[f"gpu.{name}"]
+
+
 def sources() -> Iterator[tuple[str, object]]:
     """Every NVML source of the registry."""
     return ((metric.name, metric.source) for metric in of("gpu"))
@@ -267,10 +307,15 @@ def test_the_registry_names_what_nvidia_ml_py_knows(name: str, source: object) -
     if isinstance(source, Nvml):
         assert callable(getattr(pynvml, source.call))
         assert all(hasattr(pynvml, word) for word in source.args if isinstance(word, str))
+        if source.struct is not None:
+            assert source.member in dict(getattr(pynvml, source.struct)._fields_)
     elif isinstance(source, NvmlField):
         fields = {value: key for key, value in vars(pynvml).items() if key.startswith("NVML_FI_DEV")}
-        words = {"memory_temperature_c": "MEMORY_TEMP", "recovery_action": "RECOVERY_ACTION"}
-        assert words.get(name, "REMAPPED") in fields[source.field_id]
+        assert FIELD_WORDS[name] in fields[source.field_id]
+        other = of_name(name).otherwise
+        assert other is None or name.split("_")[1].upper() in fields[other.field_id]
+    elif isinstance(source, NvmlLinks):
+        assert callable(getattr(pynvml, source.call))
     elif isinstance(source, Gpm):
         metrics = {value: key for key, value in vars(pynvml).items() if key.startswith("NVML_GPM_METRIC_")}
         traffic = name.endswith("bytes_per_s")
@@ -284,3 +329,106 @@ def test_reasons_are_those_of_the_registry() -> None:
     with pytest.raises(ValueError, match="nonsense"):
         DeviceError("nonsense")
     assert DeviceError(REASONS[0]).reason == REASONS[0]
+
+
+def test_a_request_that_is_refused_whole_is_halved_until_the_bad_id_stands_alone(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """Once: afterwards one request a tick, without the bad one."""
+    nvml.gpus[0]["poison"] = 186
+    del nvml.gpus[0]["fields"]["186"]
+    collector.collect(0.0)
+    asked = nvml.asked["nvmlDeviceGetFieldValues"]
+
+    assert reading(collector, "power_instant_w") == (None, "unsupported")
+    assert reading(collector, "pcie_replays_total")[1] is None
+    assert asked < 16  # halving takes a handful of requests, one by one it would be one for each of the 30 fields
+    collector.collect(1.0)
+    collector.collect(2.0)
+    assert nvml.asked["nvmlDeviceGetFieldValues"] == asked + 2
+    assert nvml.asked["field 186"] < 8
+
+
+def test_an_id_that_blanks_all_others_loses_itself_alone(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """Some drivers take the request and answer "not supported" to everything in it."""
+    nvml.gpus[0]["blanks"] = 230
+    collector.collect(0.0)
+
+    assert reading(collector, "recovery_action") == (None, "unsupported")
+    assert reading(collector, "memory_temperature_c") == (41, None)
+    assert reading(collector, "remap_pending") == (0, None)
+
+
+def test_older_fields_stand_in_where_the_newer_are_not_known(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """An A100 counts NVLink errors under other ids; where neither is known the metric is absent and not asked on."""
+    for number in (161, 162, 163):
+        del nvml.gpus[0]["fields"][f"{number}/{ALL_LINKS}"]
+    nvml.gpus[0]["fields"]["52"] = {"type": 3, "value": 7}
+    for tick in range(4):
+        collector.collect(tick * SLOW_S)
+
+    assert reading(collector, "nvlink_replay_errors_total") == (7, None)
+    assert reading(collector, "nvlink_crc_errors_total") == (None, "unsupported")
+    assert nvml.asked["field 163"] == 1
+    assert nvml.asked["field 38"] == 1
+    assert nvml.asked["field 52"] == 3
+
+
+def test_what_a_device_cannot_answer_outlives_its_handle_but_not_its_driver(nvml: FakeNvml) -> None:
+    """A GPU that was lost and found is not asked again; under another driver it is."""
+    nvml.gpus[0]["calls"]["nvmlDeviceGetPowerUsage()"] = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    driver = NvmlDriver(nvml)
+    for version, asked in (("580.1", 1), ("580.1", 1), ("590.2", 2)):
+        nvml.recorded["driver_version"] = version
+        reader = driver.open()[0].reader(SLOW_S)
+        reader.collect(0.0)
+        driver.close()
+
+        assert reader.reasons[GPU_METRICS.index(of_name("power_w"))] == "unsupported"
+        assert nvml.asked["nvmlDeviceGetPowerUsage"] == asked
+
+
+def test_links_are_counted_by_their_state(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """One that is down is not up, and one that the board does not wire neither."""
+    nvml.gpus[0]["calls"]["nvmlDeviceGetNvLinkState(3)"] = 0
+    nvml.gpus[0]["calls"]["nvmlDeviceGetNvLinkState(17)"] = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    collector.collect(0.0)
+
+    assert reading(collector, "nvlink_links_active") == (16, None)
+
+
+def test_a_busy_profiler_is_left_alone_for_longer_and_longer(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """Each attempt may disturb whoever holds it."""
+    nvml.gpus[0]["gpm_error"] = pynvml.NVML_ERROR_IN_USE
+    for second in range(100):
+        collector.collect(float(second))
+
+    assert nvml.asked["nvmlGpmSampleGet"] == 5  # at 0, 5, 15, 35 and 75 s
+    assert reading(collector, "sm_active") == (None, "profiler_busy")
+
+
+def test_paused_profiling_lets_the_counters_go_and_comes_back(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """Its samples are freed, the rest is read, and means begin anew."""
+    collector.collect(0.0)
+    collector.collect(1.0)
+    collector.pause_profiling(4.0)
+    collector.collect(2.0)
+    asked = nvml.asked["nvmlGpmSampleGet"]
+    collector.collect(3.0)
+
+    assert reading(collector, "sm_active") == (None, "paused")
+    assert reading(collector, "power_w")[1] is None
+    assert (nvml.asked["nvmlGpmSampleFree"], nvml.asked["nvmlGpmSampleGet"]) == (2, asked)
+    collector.collect(4.0)
+    assert reading(collector, "sm_active") == (None, "no_previous")
+    collector.collect(5.0)
+    assert reading(collector, "sm_active")[1] is None
+
+
+def test_after_a_failed_tick_what_is_never_asked_is_absent_for_its_own_reason(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """A driver that failed for a moment does not make an unsupported metric a failed one for ever."""
+    nvml.gpus[0]["calls"]["nvmlDeviceGetPowerUsage()"] = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    collector.collect(0.0)
+    collector.fail("driver_error")
+    collector.collect(1.0)
+
+    assert reading(collector, "power_w") == (None, "unsupported")
+    assert reading(collector, "temperature_c") == (36, None)
