@@ -27,6 +27,8 @@ MAX_AGE_S: Final = 15.0
 """An answer older than this is no reading of now."""
 GONE_S: Final = 30.0
 """A GPU that the exporter has not named for so long, while it names others, is lost."""
+MAX_GPUS: Final = 64
+"""No node has more."""
 _XID: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "xid_errors_total")
 
 
@@ -245,6 +247,8 @@ class DcgmDriver:
             raise DriverError("no_exporter", " ".join(failures).rstrip("."))
         if not answers:
             raise DriverError("no_gpu", "dcgm-exporter names no GPU")
+        if len({gpu.uuid for gpu, _ in answers}) > MAX_GPUS:
+            raise DriverError("several_nodes", f"dcgm-exporter names more than {MAX_GPUS} GPUs")
         now = time.monotonic()
         if all(endpoint.is_frozen(gpu.uuid, now) for gpu, endpoint in answers):
             raise DriverError("no_exporter", f"dcgm-exporter has told the same readings for more than {STALE_S:.0f} s")

@@ -20,6 +20,8 @@ STALE_S: Final = 120.0
 GPU_METRICS: Final = tuple(sent("gpu"))
 LABELS: Final = ("pod", "namespace", "container", "hpc_job", "GPU_I_PROFILE")
 _OTHER_ENTITIES: Final = ("nvlink", "nvswitch", "cpu", "cpucore")
+_UUID: Final = re.compile(r"GPU-[A-Za-z0-9-]{4,72}")
+_NUMBER: Final = re.compile(r"[0-9]{1,4}")
 _SLICES: Final = re.compile(r"(?:\d+c\.)?(\d+)g\.")
 _FP64_BLANK: Final = 140737488355328.0
 _INT32_BLANK: Final = 0x7FFFFFF0
@@ -74,12 +76,12 @@ def gpus(samples: Iterable[Sample], now: float) -> dict[str, GpuAnswer]:
         uuid = labels.get("UUID") or labels.get("uuid", "")
         if known is None or any(label in labels for label in _OTHER_ENTITIES):
             continue
-        if not uuid.startswith("GPU-") or not uuid.strip("GPU-0"):  # a nil UUID names no GPU
+        if not _UUID.fullmatch(uuid) or not uuid.strip("GPU-0"):  # a nil UUID names no GPU
             continue
         gpu = found.get(uuid)
         if gpu is None:
             number = labels.get("gpu", "")
-            gpu = found[uuid] = GpuAnswer(uuid, int(number) if number.isdecimal() else len(found))
+            gpu = found[uuid] = GpuAnswer(uuid, int(number) if _NUMBER.fullmatch(number) else len(found))
         _describe(gpu, labels)
         if sample.at is not None and abs(now - sample.at) > STALE_S:
             gpu.late.add(known.id)

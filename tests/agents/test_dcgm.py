@@ -225,6 +225,9 @@ def test_exporters_of_several_nodes_are_refused_with_a_sentence(stub: Exporter) 
 
     assert caught.value.state == "several_nodes"
     assert "node-17, node-18" in str(caught.value)
+    stub.body = "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{i}",UUID="GPU-{i:08}"}} 50\n' for i in range(1, 66)).encode()
+    with pytest.raises(DriverError, match="more than 64 GPUs"):
+        DcgmDriver([target(stub.url)]).open()
 
 
 def test_nobody_and_nothing_are_states_with_a_remedy(stub: Exporter) -> None:

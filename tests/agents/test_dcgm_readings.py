@@ -161,6 +161,7 @@ def test_what_is_no_gpu_is_left_out() -> None:
     text = (
         f'DCGM_FI_DEV_GPU_TEMP{{{LABELS},nvlink="3"}} 90\nDCGM_FI_DEV_GPU_TEMP{{nvswitch="1"}} 90\n'
         'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-00000000-0000-0000-0000-000000000000"} 90\n'
+        'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-<script>"} 90\n'
         'DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="MIG-1b2c"} 90\nDCGM_FI_DEV_GPU_TEMP{gpu="1"} 90\n'
     )
 
