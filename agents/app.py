@@ -61,14 +61,21 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
         from agents import replay
 
         return replay.nodes(config.replay, config.gpus, config.speed, run=os.getpid())
-    from agents import drivers, engines
+    from agents import drivers, engines, kernel_log
     from agents.machine import Machine
     from agents.reports import listening
 
     return [
         (
             config.node,
-            Machine(drivers.chosen(config), config.proc, sys=config.sys, reports=listening(config), engines=engines.of(config)),
+            Machine(
+                drivers.chosen(config),
+                config.proc,
+                sys=config.sys,
+                reports=listening(config),
+                engines=engines.of(config),
+                kernel_log=kernel_log.of(config),
+            ),
         )
     ]
 

@@ -39,6 +39,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     speed: float = 1.0
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
+    kernel_log: Path = Path("/dev/kmsg")  # where it may not be read, journalctl is asked
     report_socket: Path | None = None  # where training scripts report their steps; None: the usual places
     source: Literal["nvml", "dcgm"] = "nvml"  # who tells of the GPUs
     dcgm: tuple[str, ...] = ()  # endpoints of this node's dcgm-exporter, for source = "dcgm"

@@ -117,6 +117,7 @@ class NodeLoop:
 
     def tell(self, event: DeviceEvent, at: float) -> None:
         """Tell of one event; equal ones that follow at once are counted, so that a storm is two events a second."""
+        at = at if event.at is None else event.at
         key = (event.kind, event.gpu_uuid, event.code)
         recent = self._recent.get(key)
         if recent is not None and event.code is not None and 0 <= at - recent[0] < REPEAT_S:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from msgspec import structs
 
@@ -17,9 +18,15 @@ from agents.collectors.processes import ProcessCollector, Reading
 from agents.device import SLOW_S, DeviceEvent, Driver
 from agents.engines import EngineCollector
 from agents.gpus import Gpus
+from agents.kernel_events import KernelEvents
+from agents.kernel_log import KernelLog
+from agents.merged_events import MergedEvents
 from agents.reports import Reports
 from agents.source import GPU, PROCESS, EventSource, Inventory, Tick, metric_major
 from wire.messages import Hold, Labels, Processes
+from wire.pci import address
+
+HOLDER_S: Final = 60.0
 
 
 class Machine:
@@ -34,10 +41,14 @@ class Machine:
         reports: Reports | None = None,
         engines: EngineCollector | None = None,
         sys: Path = Path("/sys"),
+        kernel_log: KernelLog | None = None,
     ) -> None:
         self._gpus = Gpus(driver, deadline_s, slow_s)
+        self._holders: dict[int, float] = {}
+        self._kernel = None if kernel_log is None else KernelEvents(kernel_log, self._gpu_at, self._holders.__contains__)
+        self._merged = MergedEvents(self._gpus, self._kernel, self._gpus.count_xid)
         self._engines = EngineCollector() if engines is None else engines
-        self._event_sources: tuple[EventSource, ...] = (self._gpus, self._engines)
+        self._event_sources: tuple[EventSource, ...] = (self._merged, self._engines)
         self._host = HostCollector(proc, sys, slow_s=slow_s)
         self._read_facts = partial(facts, proc, sys)
         self._reports = reports
@@ -84,6 +95,7 @@ class Machine:
         """One tick; ends by the deadline even when a driver call hangs."""
         if self._reports is not None:
             self._reports.attach()
+        self._merged.gather()
         reading = await self._gpus.begin()
         self._host.collect()
         if reading is not None:
@@ -91,6 +103,7 @@ class Machine:
         rows = self._gpus.rows()
         self._take_stock()
         now = time.monotonic()
+        self._remember(rows.holds, now)
         readings = self._processes.collect((hold.pid for hold in rows.holds), now)
         shown = {reading.pid for reading in readings}
         labels = self._labels.of(((one.pid, one.start, one.user) for one in readings if one.start is not None), now)
@@ -109,12 +122,24 @@ class Machine:
 
     async def close(self) -> None:
         """Let the driver and the files go, within a second; a thread that hangs is left to the exit."""
+        if self._kernel is not None:
+            self._kernel.close()
         self._host.close()
         self._labels.close()
         self._engines.close()
         if self._reports is not None:
             self._reports.close()
         await self._gpus.close()
+
+    def _gpu_at(self, pci: str) -> str | None:
+        return next((gpu.uuid for gpu in self._gpus.stock.gpus if address(gpu.pci_bus_id) == pci), None)
+
+    def _remember(self, holds: list[Hold], now: float) -> None:
+        """Who held a GPU of late: the log may tell of a process's end after the driver has forgotten it."""
+        for hold in holds:
+            self._holders[hold.pid] = now
+        for pid in [pid for pid, seen in self._holders.items() if now - seen > HOLDER_S]:
+            del self._holders[pid]
 
     def _take_stock(self) -> None:
         """Another inventory, and with it another hello, once the driver shows other GPUs."""

@@ -158,7 +158,7 @@ class Event(Struct, frozen=True, kw_only=True, tag="event", tag_field="type"):
     boot: str
     seq: int
     t: float
-    kind: str  # xid, ecc, gpu_lost, gpu_back, driver, agent
+    kind: str  # xid, sxid (an NVSwitch's, with codes of its own), ecc, gpu_lost, gpu_back, oom, driver, agent
     gpu_uuid: str | None = None
     code: int | None = None
     text: str = ""

@@ -69,6 +69,8 @@ REASON: Final = {
 
 EVENT: Final = {
     "xid": _("XID error"),
+    "sxid": _("NVSwitch error"),
+    "oom": _("killed, memory ran out"),
     "ecc": _("ECC error"),
     "gpu_lost": _("GPU lost"),
     "gpu_back": _("GPU back"),

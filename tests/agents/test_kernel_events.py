@@ -1,0 +1,151 @@
+"""What leaves the node of the kernel's log: sentences of ours."""
+
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from agents.device import DeviceEvent
+from agents.kernel_events import QUIET_S, KernelEvents
+from agents.kernel_lines import Line, Lines
+from agents.kernel_log import KernelLog
+
+UUIDS = {"0000:19:00": "GPU-a", "0000:3b:00": "GPU-b"}
+
+
+class Said(KernelLog):
+    """A log whose lines a test says."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/nowhere"))
+        self.lines: deque[tuple[Line, float | None]] = deque()
+
+    def say(self, *messages: str) -> None:
+        """As the kernel would."""
+        lines = Lines()
+        self.lines.extend((line, None) for message in messages if (line := lines.read(message)) is not None)
+
+    def take(self) -> list[tuple[Line, float | None]]:
+        found = list(self.lines)
+        self.lines.clear()
+        return found
+
+
+class Hand:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.t = 0.0
+
+    def __call__(self) -> float:
+        return self.t
+
+
+@pytest.fixture
+def log() -> Said:
+    """A log that says nothing yet."""
+    return Said()
+
+
+@pytest.fixture
+def clock() -> Hand:
+    """At zero."""
+    return Hand()
+
+
+@pytest.fixture
+def source(log: Said, clock: Hand) -> KernelEvents:
+    """Two GPUs, and process 77 holds one."""
+    return KernelEvents(log, UUIDS.get, {77}.__contains__, clock)
+
+
+def test_an_xid_names_its_gpu_and_process(log: Said, source: KernelEvents) -> None:
+    """The address becomes the UUID; the driver's own words stay on the node."""
+    log.say("NVRM: Xid (PCI:0000:19:00 GPU-I:05): 31, pid=77, name=python, MMU Fault: secret faulted @ 0x73ac_1c000000")
+
+    assert source.events() == [
+        DeviceEvent("xid", "GPU-a", 31, "XID 31 on the GPU at 0000:19:00, MIG instance 5, process 77 (python).")
+    ]
+
+
+def test_what_the_driver_recommends_and_sub_codes_are_numbers(log: Said, source: KernelEvents) -> None:
+    """As the registry's `recovery_action` counts them, and as NVIDIA's catalogue writes them."""
+    log.say(
+        "NVRM: Xid (PCI:0000:19:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+        "NVRM: Xid (PCI:0000:3b:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x00000000)",
+    )
+
+    assert [event.text for event in source.events()] == [
+        "XID 154 on the GPU at 0000:19:00, recovery action 1.",
+        "XID 149.37 on the GPU at 0000:3b:00.",
+    ]
+
+
+def test_a_gpu_that_nobody_knows_keeps_its_address(log: Said, source: KernelEvents) -> None:
+    """One that was lost before the agent began is in no list of the driver's."""
+    log.say("NVRM: Xid (PCI:0000:99:00): 79, GPU has fallen off the bus.")
+
+    assert source.events() == [DeviceEvent("xid", None, 79, "XID 79 on the GPU at 0000:99:00.")]
+
+
+def test_an_nvswitch_is_no_gpu(log: Said, source: KernelEvents) -> None:
+    """Its codes are other codes: they must not read as XIDs. Three lines are one event."""
+    log.say(
+        "nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Data {0x0000002b, 0x0000002b}",
+        "nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 44 Minion Link DLREQ interrupt",
+        "nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Severity 0 Engine instance 44 Sub-engine instance 00",
+    )
+
+    assert source.events() == [DeviceEvent("sxid", None, 22013, "NVSwitch 3 at 0000:04:00 reports SXid 22013, not fatal.")]
+
+
+def test_kills_of_those_that_held_a_gpu_are_told(log: Said, source: KernelEvents) -> None:
+    """Whom else the kernel kills is the node's own affair."""
+    log.say(
+        "Out of memory: Killed process 77 (python) total-vm:1kB, anon-rss:1kB",
+        "Memory cgroup out of memory: Killed process 78 (java) total-vm:1kB, anon-rss:1kB",
+    )
+
+    assert [(event.kind, event.text) for event in source.events()] == [
+        ("oom", "The kernel killed process 77 (python), which held a GPU: memory ran out.")
+    ]
+
+
+def test_errors_of_other_devices_buses_are_not_told(log: Said, source: KernelEvents) -> None:
+    """The line names the port and the device; a GPU among them is meant."""
+    log.say(
+        "pcieport 0000:00:01.0: AER: Corrected error message received from 0000:19:00.0",
+        "pcieport 0000:00:02.0: AER: Corrected error message received from 0000:02:00.0",
+        "nvidia 0000:3b:00.0: AER: can't recover (no error_detected callback)",
+    )
+
+    assert [(event.gpu_uuid, event.text) for event in source.events()] == [
+        ("GPU-a", "PCIe reports a corrected error of the GPU at 0000:19:00."),
+        ("GPU-b", "PCIe reports an uncorrected error of the GPU at 0000:3b:00."),
+    ]
+
+
+def test_the_same_sentence_is_told_once_a_minute(log: Said, clock: Hand, source: KernelEvents) -> None:
+    """A bus that corrects errors does so for ever; XIDs are each their own event, for they are counted."""
+    message = "pcieport 0000:00:01.0: AER: Corrected error message received from 0000:19:00.0"
+    xid = "NVRM: Xid (PCI:0000:19:00): 45, pid=77, name=python, Ch 00000001"
+    log.say(*[message] * 1000, xid, xid)
+    assert [event.kind for event in source.events()] == ["driver", "xid", "xid"]
+    clock.t = QUIET_S - 1
+    log.say(message)
+    assert source.events() == []
+    clock.t = QUIET_S
+    log.say(message)
+
+    assert len(source.events()) == 1
+
+
+def test_a_version_mismatch_says_what_to_do(log: Said, source: KernelEvents) -> None:
+    """Whose library it was is named."""
+    log.say("NVRM: API mismatch: the client 'nvidia-powerd' (pid 849)\nNVRM: has the version 570.133.07, but this")
+    (event,) = source.events()
+
+    assert event.kind == "driver"
+    assert "process 849 (nvidia-powerd)" in event.text
+    assert "reboot" in event.text
+    assert "570" not in event.text
