@@ -25,7 +25,7 @@ def revoke(modeladmin: "TokenAdmin", request: HttpRequest, queryset: QuerySet[Ag
     queryset.filter(revoked_at=None).update(revoked_at=timezone.now())
 
 
-class TokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class TokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # no parameter at run time
     """Lists and revokes; issuing is `manage.py agent_token` or the API, which can show the token."""
 
     actions = (revoke,)
@@ -55,7 +55,7 @@ class ApiTokenAdmin(TokenAdmin):
 
 
 @admin.register(EnrolmentCode)
-class EnrolmentCodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # Django's class takes no parameter at run time
+class EnrolmentCodeAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # no parameter at run time
     """Codes and what became of them; deleting one that was not used withdraws it."""
 
     readonly_fields = ("digest", "node_name", "created_at", "expires_at", "used_at", "used_by")

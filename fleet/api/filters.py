@@ -33,7 +33,7 @@ def named(node: str) -> Q:
     return by_name | Q(node=int(node)) if node.isascii() and node.isdigit() and len(node) < 19 else by_name
 
 
-class Strict(django_filters.FilterSet):  # type: ignore[misc]
+class Strict(django_filters.FilterSet):  # type: ignore[misc] # the library has no types
     """A set that answers 400 to a parameter that it does not know, and to one whose value it cannot read."""
 
     def is_valid(self) -> bool:
@@ -53,7 +53,7 @@ class Strict(django_filters.FilterSet):  # type: ignore[misc]
         return valid
 
 
-class Moment(django_filters.IsoDateTimeFilter):  # type: ignore[misc]
+class Moment(django_filters.IsoDateTimeFilter):  # type: ignore[misc] # the library has no types
     """A time from 1970 to 2100: others have no UTC that the database can hold."""
 
     def filter(self, rows: QuerySet[Any], value: Any) -> QuerySet[Any]:

@@ -20,7 +20,7 @@ class ReadOnly:
         return False
 
 
-class TransitionInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
+class TransitionInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg] # no parameter at run time
     """The finding's history."""
 
     model = Transition
@@ -29,7 +29,7 @@ class TransitionInline(ReadOnly, admin.TabularInline):  # type: ignore[type-arg]
 
 
 @admin.register(Finding)
-class FindingAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
+class FindingAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg] # no parameter at run time
     """One rule's verdict on one target."""
 
     list_display = ("rule", "target", "node", "severity", "condition", "advice", "opened_at", "last_seen_at", "resolved_at")
@@ -40,7 +40,7 @@ class FindingAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(Diagnosis)
-class DiagnosisAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg]
+class DiagnosisAdmin(ReadOnly, admin.ModelAdmin):  # type: ignore[type-arg] # no parameter at run time
     """The newest bottleneck of each GPU and job."""
 
     list_display = ("target", "scope", "node", "bottleneck", "confidence", "window_end")

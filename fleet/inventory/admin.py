@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from fleet.inventory.models import Absence, Engine, Event, Gpu, Node, Process, Refusal
 
 
-class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg]
+class ReadOnly(admin.ModelAdmin):  # type: ignore[type-arg] # no parameter at run time
     """What agents report is not for people to change; a node that is gone may be deleted."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -35,7 +35,7 @@ def hub() -> Hub:
     return Hub(ring())
 
 
-class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # the library has no types
     """Refuses who is not logged in; hands the rest to the hub."""
 
     channel_layer_alias = "none"  # no channel layer: the hub is enough

@@ -21,7 +21,7 @@ def _second(at: datetime | None) -> str:
     return "–" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-class RouteForm(forms.ModelForm):  # type: ignore[type-arg]
+class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # no parameter at run time
     """A route; its URL goes in and does not come out."""
 
     url = forms.CharField(
@@ -53,7 +53,7 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 @admin.register(Route)
-class RouteAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class RouteAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # no parameter at run time
     """Where findings are announced."""
 
     form = RouteForm
@@ -81,7 +81,7 @@ class RouteAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(Delivery)
-class DeliveryAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class DeliveryAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # no parameter at run time
     """The delivery log, to read."""
 
     list_display = ("made", "route", "node", "news", "state", "error", "attempts", "next_try", "sent")

@@ -124,7 +124,7 @@ def _written(message: Message, form: NotifyFormat, titled: bool) -> tuple[str, s
     title = message.title if form == NotifyFormat.HTML and titled else ""  # a mail's subject is text
     body = markdown("" if title else message.title, message.body)
     if form == NotifyFormat.HTML:
-        body = convert_between(NotifyFormat.MARKDOWN, form, body)  # type: ignore[no-untyped-call]
+        body = convert_between(NotifyFormat.MARKDOWN, form, body)  # type: ignore[no-untyped-call] # the library has no types
     return title, body, form
 
 

@@ -46,7 +46,7 @@ def hand_out() -> None:
             routing.put_back(delivery_id)
 
 
-def enqueue(task: Task, *args: object) -> bool:  # type: ignore[type-arg]
+def enqueue(task: Task, *args: object) -> bool:  # type: ignore[type-arg] # Celery has no parameter at run time
     """Send a task; without a broker say so and go on, for the sweeps will find the work. True when it was sent."""
     try:
         task.apply_async(args=args, expires=routing.QUEUED.total_seconds(), retry=False)

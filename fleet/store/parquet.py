@@ -161,7 +161,7 @@ def refusal(error: OSError, root: Path, outcome: str) -> str:
 
 
 def _low_high(rows: pl.DataFrame, key: str) -> tuple[int, int]:
-    return int(rows[key].min()), int(rows[key].max())  # type: ignore[arg-type]
+    return int(rows[key].min()), int(rows[key].max())  # type: ignore[arg-type] # whole numbers, as the caller checked
 
 
 def _span(rows: pl.DataFrame, key: str) -> tuple[int, int]:
