@@ -9,6 +9,7 @@ from django.utils import timezone
 from fleet.dashboard import words
 from fleet.inventory.models import STILL_THERE, Node
 
+_ORDER: Final = {name: place for place, name in enumerate(("engine", "launcher", "torch", "cuda", "pid_in_namespace"))}
 _CONTAINER: Final = 12
 """Characters of a container's id that tools show; the whole is the title."""
 
@@ -51,7 +52,7 @@ def described(labels: Mapping[str, str]) -> Described:
     if container := known.pop("container", ""):
         told.append(Word(str(words.LABEL["container"]), container[:_CONTAINER], container))
     settings = []
-    for key, value in sorted(known.items()):
+    for key, value in sorted(known.items(), key=lambda item: (_ORDER.get(item[0], len(_ORDER)), item[0])):
         scope, _, name = key.partition(".")
         if scope == "flag" and name:
             settings.append(f"--{name} {value}".rstrip())

@@ -102,6 +102,10 @@ def _facts(facts: GpuFacts) -> dict[str, Any]:
         "nvlink_links": _whole(facts.nvlink_links, _SMALL, low=0),
         "nvlink_bytes_per_s_per_link": _positive(facts.nvlink_bytes_per_s_per_link, 1e13),
         "mig_mode": facts.mig_mode,
+        "parent_uuid": clean(facts.parent_uuid or "", 80),
+        "mig_profile": clean(facts.mig_profile or "", 40),
+        "mig_gpu_instance": _whole(facts.mig_gpu_instance, _SMALL, low=0),
+        "mig_compute_instance": _whole(facts.mig_compute_instance, _SMALL, low=0),
     }
 
 

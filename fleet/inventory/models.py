@@ -73,6 +73,10 @@ class Gpu(models.Model):
     nvlink_links = models.PositiveSmallIntegerField(null=True, blank=True)
     nvlink_bytes_per_s_per_link = models.FloatField(null=True, blank=True)
     mig_mode = models.BooleanField(null=True, blank=True)
+    parent_uuid = models.CharField(max_length=80, blank=True, help_text="Of a MIG instance: the GPU that it is a slice of.")
+    mig_profile = models.CharField(max_length=40, blank=True)
+    mig_gpu_instance = models.PositiveSmallIntegerField(null=True, blank=True)
+    mig_compute_instance = models.PositiveSmallIntegerField(null=True, blank=True)
     present = models.BooleanField(default=True, help_text="False once the agent no longer lists it.")
     created_at = models.DateTimeField(default=timezone.now)
 

@@ -1,6 +1,7 @@
-// The GPU page: live values, and the charts of the last hours, asked for anew every ten seconds.
+// The GPU page: live values, and the charts of the last hours, asked for anew every ten seconds, its health more seldom.
 import { draw } from "./charts.js";
 import { connect, fill, state, UNKNOWN_S } from "./live.js";
+import { refresh } from "./refresh.js";
 
 const now = document.getElementById("now");
 connect({ subscribe: "gpu", id: Number(now.dataset.gpu) }, (frame) => {
@@ -45,3 +46,4 @@ spans.addEventListener("click", (event) => {
   load();
 });
 turn();
+refresh(30);

@@ -1,5 +1,6 @@
-// The node page: live values in the GPU table and of the host.
+// The node page: live values in the GPU table and of the host; engines, whose figures come every 15 s, are asked for anew.
 import { connect, fill, named, state } from "./live.js";
+import { refresh } from "./refresh.js";
 
 const table = document.getElementById("gpus");
 if (table) {
@@ -16,3 +17,5 @@ if (table) {
     fill(host, frame.host, frame.host.age_s);
   });
 }
+
+if (document.getElementById("engines")) refresh(10);

@@ -94,6 +94,34 @@ def test_values_move_on_the_nodes_page(page: Page) -> None:
     expect(page.get_by_text("The recording lacks it").first).to_be_visible()
 
 
+def serving(running: int) -> str:
+    """Code that stores what an engine of the bf16_train node says now."""
+    return f"""
+import time, polars as pl
+from django.utils import timezone
+from fleet.inventory.models import Engine, Node
+from fleet.store.series import store
+node, now = Node.objects.get(name="replay-bf16-train"), timezone.now()
+engine, _ = Engine.objects.update_or_create(
+    node=node, name="http://127.0.0.1:8000", defaults={{"kind": "vllm", "first_seen_at": now, "last_seen_at": now}})
+store().write("engine", pl.DataFrame({{"entity": [engine.pk], "ts": [int(time.time())], "requests_running": [{running}]}}))
+"""
+
+
+def test_an_engines_figures_follow_without_a_reload(page: Page, site: Site) -> None:
+    """They come every 15 s, and what is open beside them stays open."""
+    site.run(serving(3))
+    page.goto("/nodes/replay-bf16-train/")
+    page.evaluate("window.sameAsBefore = true")
+    cell = page.locator('#engines [data-metric="requests_running"]')
+    expect(cell).to_have_text("3")
+    site.run(serving(7))
+
+    expect(cell).to_have_text("7", timeout=30_000)
+    assert page.evaluate("window.sameAsBefore")
+    expect(page.locator("#engines thead tr")).to_have_count(1)
+
+
 def test_the_gpus_page_draws_its_charts(page: Page) -> None:
     """Five charts of the last hour, by the Plotly that is served here; absent metrics are named below them."""
     page.goto("/nodes/replay-bf16-train/")

@@ -36,6 +36,7 @@ def gpu(request: HttpRequest, gpu_id: int) -> HttpResponse:
             "section": "fleet",
             "gpu": found,
             "node": found.node,
+            "parent": Gpu.objects.filter(node=found.node_id, uuid=found.parent_uuid).first() if found.parent_uuid else None,
             "stale": stale,
             "silent": stale or not row,
             "recordings": int(bool(found.node.recording)),

@@ -180,6 +180,22 @@ def test_a_silent_gpus_health_is_unknown(viewer: Client) -> None:
     assert {(fact.text, fact.reason) for fact in facts} == {("–", "no sample in the last 30 seconds")}
 
 
+def test_a_mig_instance_names_its_profile_and_its_gpu(viewer: Client) -> None:
+    """The node's page tells it from a whole GPU; its own leads to the card. A GPU that is no instance says nothing of it."""
+    whole, instance, lost = make_node("n", 3).gpus.all()
+    for one, parent in ((instance, whole.uuid), (lost, "GPU-gone")):
+        type(one).objects.filter(pk=one.pk).update(
+            parent_uuid=parent, mig_profile="1g.18gb", mig_gpu_instance=7, mig_compute_instance=0
+        )
+    page = viewer.get(f"/gpus/{instance.pk}/").content.decode()
+
+    assert viewer.get("/nodes/n/").content.decode().count('<span class="tag">MIG 1g.18gb</span>') == 2
+    assert "GI 7, CI 0" in page
+    assert f'<a href="/gpus/{whole.pk}/">{whole.uuid}</a>' in page
+    assert "GPU-gone</dd>" in viewer.get(f"/gpus/{lost.pk}/").content.decode()
+    assert "MIG instance" not in viewer.get(f"/gpus/{whole.pk}/").content.decode()
+
+
 def test_health_is_of_errors_alone() -> None:
     """Energy and link widths grow and fall on a card that is well."""
     assert {"recovery_action", "remap_failed", "ecc_uncorrected_aggregate_total", "xid_errors_total"} <= set(health.SHOWN)

@@ -3,9 +3,11 @@
 import math
 import time
 
+from msgspec import structs
+
 from tests.serving import Server, eventually
 from tests.speaking import PROCESS, batch, hello, speak
-from wire.messages import AbsentChange, Hold, Processes
+from wire.messages import AbsentChange, GpuFacts, Hold, Processes
 
 
 async def test_it_stores_what_it_acks(server: Server, node: str) -> None:
@@ -49,6 +51,23 @@ async def test_it_enters_the_node_and_its_gpus_into_the_inventory(server: Server
         (1, f"GPU-{node}-1", "NVIDIA H200", 1),
     ]
     assert eventually(lambda: server.node(node)["disconnected_at"])
+
+
+async def test_it_enters_what_a_mig_instance_is_a_slice_of(server: Server, node: str) -> None:
+    """A whole GPU has none of it."""
+    whole = GpuFacts(index=0, uuid="GPU-1", name="NVIDIA H200", mig_mode=True)
+    slice_of = GpuFacts(
+        index=1, uuid="MIG-1", name="NVIDIA H200", parent_uuid="GPU-1", mig_profile="1g.18gb\u202e", mig_gpu_instance=7,
+        mig_compute_instance=-1,
+    )  # fmt: skip
+    async with speak(server.agents, server.token(node)) as agent:
+        await agent.greet(structs.replace(hello(node), gpus=(whole, slice_of)))
+    rows = [
+        (row["parent_uuid"], row["mig_profile"], row["mig_gpu_instance"], row["mig_compute_instance"])
+        for row in server.gpus(node)
+    ]
+
+    assert rows == [("", "", None, None), ("GPU-1", "1g.18gb", 7, None)]
 
 
 async def test_it_takes_json_as_well_as_msgpack(server: Server, node: str) -> None:
