@@ -14,18 +14,18 @@ _QUIET_MAX: Final = 1000
 
 
 class KernelEvents:
-    """An event source over the log; `gpu_at` gives the UUID of a PCI address, `holds_gpu` says whose kill matters."""
+    """An event source over the log; `gpu_at` gives the UUID of a PCI address, `is_of_gpu_program` says whose kill matters."""
 
     def __init__(
         self,
         source: KernelLog,
         gpu_at: Callable[[str], str | None],
-        holds_gpu: Callable[[int], bool],
+        is_of_gpu_program: Callable[[int], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._gpu_at = gpu_at
-        self._holds_gpu = holds_gpu
+        self._is_of_gpu_program = is_of_gpu_program
         self._clock = clock
         self._told: dict[str, float] = {}
 
@@ -52,9 +52,9 @@ class KernelEvents:
         if line.kind == "xid":
             return DeviceEvent("xid", uuid, line.code, _xid(line, where), at)
         if line.kind == "oom":
-            if line.pid is None or not self._holds_gpu(line.pid):
+            if line.pid is None or not self._is_of_gpu_program(line.pid):
                 return None
-            return DeviceEvent("oom", None, None, f"The kernel killed{_process(line)}, which held a GPU: memory ran out.", at)
+            return DeviceEvent("oom", None, None, f"The kernel killed{_process(line)} of a GPU program: memory ran out.", at)
         if line.kind == "bus" and uuid is None:
             return None  # another device's bus
         kind, text = _sentence(line, where)

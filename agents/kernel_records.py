@@ -94,8 +94,10 @@ class Kmsg:
             return
         boot = self._boot()
         if boot:
+            part = self._mark.with_name(self._mark.name + ".part")
             with contextlib.suppress(OSError):
-                self._mark.write_text(f"{boot} {self._seq}\n")
+                part.write_text(f"{boot} {self._seq}\n")
+                part.replace(self._mark)
 
     def close(self) -> None:
         """Close it and remember how far it was read."""

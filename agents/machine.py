@@ -45,7 +45,7 @@ class Machine:
     ) -> None:
         self._gpus = Gpus(driver, deadline_s, slow_s)
         self._holders: dict[int, float] = {}
-        self._kernel = None if kernel_log is None else KernelEvents(kernel_log, self._gpu_at, self._holders.__contains__)
+        self._kernel = None if kernel_log is None else KernelEvents(kernel_log, self._gpu_at, self._is_of_gpu_program)
         self._merged = MergedEvents(self._gpus, self._kernel, self._gpus.count_xid)
         self._engines = EngineCollector() if engines is None else engines
         self._event_sources: tuple[EventSource, ...] = (self._merged, self._engines)
@@ -133,6 +133,9 @@ class Machine:
 
     def _gpu_at(self, pci: str) -> str | None:
         return next((gpu.uuid for gpu in self._gpus.stock.gpus if address(gpu.pci_bus_id) == pci), None)
+
+    def _is_of_gpu_program(self, pid: int) -> bool:
+        return pid in self._holders or self._processes.started_by_holder(pid)
 
     def _remember(self, holds: list[Hold], now: float) -> None:
         """Who held a GPU of late: the log may tell of a process's end after the driver has forgotten it."""

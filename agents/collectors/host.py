@@ -1,6 +1,6 @@
 """The node itself: every metric of scope `host`, from readers of one subject each.
 
-A new subject is a file beside this one with a `Reader` (`slow.py`), and a line in FAST, or in SLOW where reading it takes
+A new subject is a file beside this one with a `Reader` (`slow.py`), and a line in FAST, or in `slow` where reading it takes
 long, may hang, or says nothing new within seconds.
 """
 

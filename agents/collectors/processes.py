@@ -86,6 +86,10 @@ class ProcessCollector:
             del self._seen[pid]
         return readings
 
+    def started_by_holder(self, pid: int) -> bool:
+        """True for a child of a process that held a GPU in the last tick, as far as the last scan knows."""
+        return any(pid in self._tree.children(holder) for holder in self._seen)
+
     def _read(self, pid: int, now: float, holders: Container[int]) -> Reading:
         base = f"{self._proc}/{pid}"
         try:

@@ -99,7 +99,7 @@ def test_an_nvswitch_is_no_gpu(log: Said, source: KernelEvents) -> None:
     assert source.events() == [DeviceEvent("sxid", None, 22013, "NVSwitch 3 at 0000:04:00 reports SXid 22013, not fatal.")]
 
 
-def test_kills_of_those_that_held_a_gpu_are_told(log: Said, source: KernelEvents) -> None:
+def test_kills_of_gpu_programs_are_told(log: Said, source: KernelEvents) -> None:
     """Whom else the kernel kills is the node's own affair."""
     log.say(
         "Out of memory: Killed process 77 (python) total-vm:1kB, anon-rss:1kB",
@@ -107,7 +107,7 @@ def test_kills_of_those_that_held_a_gpu_are_told(log: Said, source: KernelEvents
     )
 
     assert [(event.kind, event.text) for event in source.events()] == [
-        ("oom", "The kernel killed process 77 (python), which held a GPU: memory ran out.")
+        ("oom", "The kernel killed process 77 (python) of a GPU program: memory ran out.")
     ]
 
 

@@ -14,6 +14,7 @@ from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
 from agents.source import GPU
 from tests.agents.fake_nvml import FakeNvml
+from tests.agents.proc import Proc
 from wire.pci import address
 
 
@@ -25,7 +26,9 @@ class Node:
         self.file = folder / "kmsg"
         self.file.touch()
         self.log = KernelLog(self.file)
-        self.machine = Machine(NvmlDriver(self.nvml), kernel_log=self.log)
+        (folder / "proc").mkdir()
+        self.proc = Proc(folder / "proc")
+        self.machine = Machine(NvmlDriver(self.nvml), self.proc.root, kernel_log=self.log)
         self.told: list[DeviceEvent] = []
         self.machine.notify(lambda: None)
 
@@ -120,17 +123,23 @@ async def test_a_gpu_that_the_log_calls_lost_is_told_lost_once(node: Node) -> No
     await node.machine.close()
 
 
-async def test_a_kill_of_a_process_that_held_a_gpu_is_told(node: Node) -> None:
-    """NVML forgets it at once; who held a GPU of late is remembered."""
-    pid = node.nvml.gpus[0]["processes"][0]["pid"]
+async def test_kills_of_a_gpu_program_are_told(node: Node) -> None:
+    """NVML forgets a process at once, so who held a GPU of late is remembered; its data loader workers hold none themselves."""
+    pid, worker = 4000, 4001
+    node.proc.process(pid)
+    node.proc.process(worker, parent=pid)
+    node.nvml.gpus[0]["processes"] = [{"pid": pid, "usedGpuMemory": 1 << 30}]
     await node.begin()
+    node.log_says(f"Out of memory: Killed process {worker} (pt_data_worker) total-vm:1kB")
+    await node.until(lambda: len(node.events()) == 1)
     node.nvml.gpus[0]["processes"] = []
     await node.machine.collect()
     node.log_says(
         f"Out of memory: Killed process {pid} (python) total-vm:1kB", "Out of memory: Killed process 9 (x) total-vm:1kB"
     )
-    await node.until(lambda: len(node.events()) == 1)
+    await node.until(lambda: len(node.events()) == 2)
 
-    assert node.told[0].kind == "oom"
-    assert str(pid) in node.told[0].text
+    assert [event.kind for event in node.told] == ["oom", "oom"]
+    assert "process 4001 (pt_data_worker) of a GPU program" in node.told[0].text
+    assert "process 4000 (python) of a GPU program" in node.told[1].text
     await node.machine.close()
