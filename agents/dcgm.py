@@ -1,28 +1,20 @@
 """dcgm-exporter in place of the driver: for a node whose NVML the agent may not open, or shall not open twice.
 
-Each endpoint is asked in a thread of its own, every second while its answers change and more rarely while it repeats itself; a tick
-takes what came last, and takes nothing that is too old. Who holds a GPU, and events but XIDs, are not told by an exporter.
+A tick takes what the endpoints' threads brought last, and takes nothing that is too old. Who holds a GPU, and events but XIDs, are not told by an exporter.
 """
 
-import logging
 import queue
-import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Final
 
-from agents.dcgm_fields import MIG_MODE, STARTS
-from agents.dcgm_readings import GPU_METRICS, STALE_S, GpuAnswer, Habits, gpus, readings
+from agents.dcgm_endpoint import Endpoint, Memory
+from agents.dcgm_fields import MIG_MODE
+from agents.dcgm_readings import GPU_METRICS, STALE_S, GpuAnswer, Habits, readings
 from agents.device import DeviceEvent, DriverError, GpuReader, Versions
-from agents.scrape import DEADLINE_S, Parser, ScrapeError, Target, fetch
+from agents.scrape import DEADLINE_S, Target
 from wire.messages import Cell, GpuFacts
 
-log = logging.getLogger(__name__)
-
-PERIOD_S: Final = 1.0
-PERIOD_MAX_S: Final = 5.0
-"""An exporter renews its values every 30 s by default: asking it again at once brings the same bytes."""
 MAX_AGE_S: Final = 15.0
 """An answer older than this is no reading of now."""
 GONE_S: Final = 30.0
@@ -32,108 +24,17 @@ MAX_GPUS: Final = 64
 _XID: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "xid_errors_total")
 
 
-@dataclass(slots=True)
-class Memory:
-    """What is known of an exporter over openings of the driver: one that stood still before is not live for being asked anew."""
-
-    habits: Habits = field(default_factory=Habits)
-    xids: dict[str, int] = field(default_factory=dict)
-    changed: dict[str, tuple[tuple[object, ...], float]] = field(default_factory=dict)
-    """By UUID: what the GPU's readings look like, and since which monotonic second."""
-
-
-class Endpoint:
-    """One exporter. `gpus` is what it said last, `at` the monotonic second of its last answer, `error` why there is none."""
-
-    def __init__(
-        self, where: Target, tell: Callable[[DeviceEvent], None], memory: Memory, deadline_s: float = DEADLINE_S
-    ) -> None:
-        self.where = where
-        self.gpus: dict[str, GpuAnswer] = {}
-        self.at = float("-inf")
-        self.error: ScrapeError | None = None
-        self.habits = memory.habits
-        self._memory = memory
-        self._tell = tell
-        self._deadline_s = deadline_s
-        self._body = b""
-        self._has_times = False
-        self._parser = Parser(STARTS)
-        self._bad_lines = 0
-        self._period = PERIOD_S
-        self._stop = threading.Event()
-
-    def start(self) -> None:
-        """Ask now and then until `stop`."""
-        threading.Thread(target=self._run, name=f"dcgm-{self.where.origin}", daemon=True).start()
-
-    def stop(self) -> None:
-        """Ask no more."""
-        self._stop.set()
-
-    def ask(self) -> None:
-        """One scrape; a failure is kept in `error`."""
-        try:
-            body = fetch(self.where, self._deadline_s)
-            if body != self._body or self._has_times:  # what has a time of its own ages though it stays the same
-                self._take(body)
-                self._period = PERIOD_S
-            else:
-                self._period = min(PERIOD_MAX_S, self._period * 2)
-        except ScrapeError as error:
-            self.error = error
-            return
-        self.at, self.error = time.monotonic(), None
-
-    def is_frozen(self, uuid: str, now: float) -> bool:
-        """True for a GPU whose every reading, power among them, has stood still for longer than any live one's would."""
-        before = self._memory.changed.get(uuid)
-        return before is not None and before[0] != () and now - before[1] > STALE_S
-
-    def _take(self, body: bytes) -> None:
-        parsed = self._parser.read(body)
-        self._has_times = any(sample.at is not None for sample in parsed.samples)
-        if parsed.bad_lines and not self._bad_lines:
-            log.warning("%s answers with %d lines that are no samples; they are left out.", self.where.url, parsed.bad_lines)
-        self._bad_lines = parsed.bad_lines
-        answers = gpus(parsed.samples, time.time())
-        now = time.monotonic()
-        for uuid, gpu in answers.items():
-            fingerprint = gpu.fingerprint
-            before = self._memory.changed.get(uuid)
-            if before is None or before[0] != fingerprint:
-                self._memory.changed[uuid] = (fingerprint, now)
-            self._watch_xid(gpu)
-        self.gpus, self._body = answers, body
-
-    def _watch_xid(self, gpu: GpuAnswer) -> None:
-        """The exporter shows the last code for ever: another one is an event, the one that was there at first is not."""
-        code = gpu.xid
-        if code is None:
-            return
-        before = self._memory.xids.get(gpu.uuid)
-        self._memory.xids[gpu.uuid] = code
-        if before is not None and code != before and code != 0:
-            self._tell(DeviceEvent("xid", gpu.uuid, code, f"XID {code}"))
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._period):
-            failed = self.error is not None
-            try:
-                self.ask()
-            except Exception:
-                log.exception("%s could not be read; it is asked again", self.where.url)
-                continue
-            if self.error is not None and not failed:
-                log.warning("%s The readings that it brings are absent until it answers.", self.error)
-            elif self.error is None and failed:
-                log.info("%s answers again.", self.where.url)
-
-
 class DcgmReader:
     """Reads one GPU from what the endpoints said last."""
 
-    def __init__(self, uuid: str, endpoints: Sequence[Endpoint], mig_mode: bool | None) -> None:
+    def __init__(
+        self,
+        uuid: str,
+        endpoints: Sequence[Endpoint],
+        mig_mode: bool | None = None,
+        instances: tuple[str, ...] = (),
+        parent: str | None = None,
+    ) -> None:
         self.values: list[Cell] = [None] * len(GPU_METRICS)
         self.reasons: list[str | None] = ["no_previous"] * len(GPU_METRICS)
         self.holds: list[tuple[int, int | None]] = []
@@ -141,10 +42,11 @@ class DcgmReader:
         self.xids = 0
         self.answered = False
         self.mig_mode = mig_mode
-        self.instances: tuple[str, ...] = ()  # the exporter tells of each as it likes
+        self.instances = instances
         self.labels: dict[str, str] = {}
         self.is_lost = False
         self._uuid = uuid
+        self._card = parent or uuid  # whose power tells whether the exporter stands still
         self._endpoints = endpoints
         self._seen_at: float | None = None
         self._taken: list[GpuAnswer] = []
@@ -159,7 +61,7 @@ class DcgmReader:
             self.fail("gpu_lost" if others and now - self._seen_at > GONE_S else "timeout")
             return
         self._seen_at, self.is_lost = now, False
-        live = [endpoint for endpoint in telling if not endpoint.is_frozen(self._uuid, now)]
+        live = [endpoint for endpoint in telling if not endpoint.is_frozen(self._card, now)]
         if not live:
             self.fail("timeout")
             return
@@ -178,6 +80,7 @@ class DcgmReader:
         for more in answers[1:]:
             self._fill(*readings(*more))
         self.mig_mode = is_split(told[0])
+        self.instances = told[0].instances
         self.labels = {name: ",".join(sorted(values)) for name, values in told[0].labels.items()}
 
     def pause_profiling(self, until: float) -> None:
@@ -203,6 +106,7 @@ class DcgmGpu:
 
     def __init__(self, gpu: GpuAnswer, endpoints: Sequence[Endpoint], habits: Habits) -> None:
         self._endpoints = endpoints
+        self._instances = gpu.instances
         values, _ = readings(gpu, habits)
         told = dict(zip((metric.name for metric in GPU_METRICS), values, strict=True))
         self.facts = GpuFacts(
@@ -215,11 +119,15 @@ class DcgmGpu:
             sm_clock_max_mhz=_whole(told["sm_clock_max_mhz"]),
             mem_clock_max_mhz=_whole(told["mem_clock_max_mhz"]),
             mig_mode=is_split(gpu),
+            parent_uuid=gpu.parent,
+            mig_profile=gpu.profile,
+            mig_gpu_instance=gpu.instance,
         )
 
     def reader(self, slow_s: float) -> GpuReader:
         """A reader of it; an exporter has one cadence for all, so `slow_s` changes nothing."""
-        return DcgmReader(self.facts.uuid, self._endpoints, self.facts.mig_mode)
+        facts = self.facts
+        return DcgmReader(facts.uuid, self._endpoints, facts.mig_mode, self._instances, facts.parent_uuid)
 
 
 class DcgmDriver:

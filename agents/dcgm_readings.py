@@ -1,6 +1,7 @@
 """What one answer of dcgm-exporter says of each GPU, in the registry's terms. Pure: samples in, readings out.
 
-A GPU that is split into instances is told of by its instances alone. What they share (power, temperature, clocks) is the
+A GPU that is split into instances is told of by its instances alone, and each is a GPU of its own too, with its memory and the
+profiling of its slice; an exporter does not tell its UUID, so that its parent's, its profile and its number stand for it. What they share (power, temperature, clocks) is the
 GPU's when all say the same; memory and traffic add up; shares of time are weighted by compute slices, of 7 (A30: 4).
 """
 
@@ -22,6 +23,9 @@ LABELS: Final = ("pod", "namespace", "container", "hpc_job", "GPU_I_PROFILE")
 _OTHER_ENTITIES: Final = ("nvlink", "nvswitch", "cpu", "cpucore")
 _UUID: Final = re.compile(r"GPU-[A-Za-z0-9-]{4,72}")
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")
+_PROFILE: Final = re.compile(r"[0-9a-z.+]{1,20}")
+_ITS_OWN: Final = frozenset((250, 251, 252, 253, *range(1001, 1017)))
+"""Fields of an instance that are not its card's."""
 _SLICES: Final = re.compile(r"(?:\d+c\.)?(\d+)g\.")
 _FP64_BLANK: Final = 140737488355328.0
 _INT32_BLANK: Final = 0x7FFFFFF0
@@ -37,7 +41,7 @@ _ROUNDING: Final = 1.005
 
 @dataclass(slots=True)
 class GpuAnswer:
-    """One GPU of one answer. `own[id]`, `parts[id][instance]`: (value, unit); a name for `late` ids is None."""
+    """One GPU or instance of one answer. `own[id]`, `parts[id][instance]`: value and unit; ids in `late` were told of another time."""
 
     uuid: str
     index: int
@@ -47,10 +51,15 @@ class GpuAnswer:
     cuda: str | None = None
     hosts: set[str] = field(default_factory=set)
     labels: dict[str, set[str]] = field(default_factory=dict)
+    labels_of: dict[str, dict[str, set[str]]] = field(default_factory=dict)  # of each instance
     profiles: dict[str, str] = field(default_factory=dict)  # instance: profile
     own: dict[int, tuple[float, Field]] = field(default_factory=dict)
     parts: dict[int, dict[str, tuple[float, Field]]] = field(default_factory=dict)
     late: set[int] = field(default_factory=set)
+    instances: tuple[str, ...] = ()
+    parent: str | None = None
+    profile: str | None = None
+    instance: int | None = None
 
     @property
     def xid(self) -> int | None:
@@ -87,7 +96,28 @@ def gpus(samples: Iterable[Sample], now: float) -> dict[str, GpuAnswer]:
             gpu.late.add(known.id)
             continue
         _put(gpu, known, sample)
-    return found
+    return {one.uuid: one for gpu in found.values() for one in (gpu, *_instances(gpu))}
+
+
+def _instances(gpu: GpuAnswer) -> list[GpuAnswer]:
+    """Each instance with what is its own; power, temperature and health are the card's, and would be counted several times."""
+    made = []
+    for instance, profile in gpu.profiles.items():
+        one = GpuAnswer(
+            uuid=f"{gpu.uuid}:{profile.replace('+', '.')}:{instance}",
+            index=gpu.index,
+            name=f"{gpu.name} MIG {profile}",
+            pci_bus_id=gpu.pci_bus_id,
+            hosts=gpu.hosts,
+            labels=gpu.labels_of.get(instance, {}),
+            own={number: parts[instance] for number, parts in gpu.parts.items() if number in _ITS_OWN and instance in parts},
+            parent=gpu.uuid,
+            profile=profile,
+            instance=int(instance),
+        )
+        made.append(one)
+    gpu.instances = tuple(sorted(one.uuid for one in made))
+    return made
 
 
 def _describe(gpu: GpuAnswer, labels: dict[str, str]) -> None:
@@ -97,17 +127,21 @@ def _describe(gpu: GpuAnswer, labels: dict[str, str]) -> None:
     gpu.cuda = labels.get("DCGM_FI_CUDA_DRIVER_VERSION") or gpu.cuda
     if host := labels.get("Hostname") or labels.get("hostname"):
         gpu.hosts.add(host)
-    if instance := labels.get("GPU_I_ID"):
-        gpu.profiles[instance] = labels.get("GPU_I_PROFILE", "")
+    instance = labels.get("GPU_I_ID", "")
+    if _NUMBER.fullmatch(instance):
+        profile = labels.get("GPU_I_PROFILE", "")
+        gpu.profiles[instance] = profile if _PROFILE.fullmatch(profile) else "unknown"
     for name in LABELS:
         if value := labels.get(f"exported_{name}") or labels.get(name):
             gpu.labels.setdefault(name, set()).add(value)
+            if instance in gpu.profiles:
+                gpu.labels_of.setdefault(instance, {}).setdefault(name, set()).add(value)
 
 
 def _put(gpu: GpuAnswer, known: Field, sample: Sample) -> None:
     """Keep the first of equal samples: a shared GPU is repeated for every pod that may use it, and is not to be added up."""
     instance = sample.labels.get("GPU_I_ID")
-    if instance:
+    if instance in gpu.profiles:
         gpu.parts.setdefault(known.id, {}).setdefault(instance, (sample.value, known))
         return
     before = gpu.own.get(known.id)

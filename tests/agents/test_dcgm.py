@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from agents import dcgm, gpus
+from agents import dcgm, dcgm_endpoint, gpus
 from agents.dcgm import DcgmDriver, DcgmReader
 from agents.device import DRIVER_STATES, DriverError, GpuReader
 from agents.machine import Machine
@@ -25,8 +25,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "RETRY_FIRST_S", 0.01)
     monkeypatch.setattr(gpus, "RETRY_LAST_S", 0.02)
     monkeypatch.setattr(gpus, "_EVENT_WAIT_MS", 20)
-    monkeypatch.setattr(dcgm, "PERIOD_S", 0.02)
-    monkeypatch.setattr(dcgm, "PERIOD_MAX_S", 0.02)
+    monkeypatch.setattr(dcgm_endpoint, "PERIOD_S", 0.02)
+    monkeypatch.setattr(dcgm_endpoint, "PERIOD_MAX_S", 0.02)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_a_gpu_that_is_no_longer_named_is_lost(stub: Exporter, monkeypatch: pyte
     assert not is_lost(readers[0])
 
 
-def driver_endpoint(reader: object) -> dcgm.Endpoint:
+def driver_endpoint(reader: object) -> dcgm_endpoint.Endpoint:
     """The exporter behind a reader."""
     assert isinstance(reader, DcgmReader)
     return reader._endpoints[0]
@@ -180,7 +180,7 @@ def test_an_exporter_that_repeats_itself_for_minutes_is_not_live(stub: Exporter,
     driver = DcgmDriver([target(stub.url)])
     [reader, _] = [device.reader(15) for device in driver.open()]
     driver.close()
-    monkeypatch.setattr(dcgm, "STALE_S", 0.0)
+    monkeypatch.setattr(dcgm_endpoint, "STALE_S", 0.0)
     endpoint = driver_endpoint(reader)
     endpoint.ask()
     reader.collect(time.monotonic())
@@ -191,7 +191,7 @@ def test_an_exporter_that_repeats_itself_for_minutes_is_not_live(stub: Exporter,
         driver.open()
     assert caught.value.state == "no_exporter"
     assert "the same readings" in str(caught.value)
-    monkeypatch.setattr(dcgm, "STALE_S", 120.0)
+    monkeypatch.setattr(dcgm_endpoint, "STALE_S", 120.0)
     stub.body = answer("dcgm-exporter-4.5.prom").replace("184467440", "184467999").encode()
     assert len(driver.open()) == 2
     driver.close()
@@ -241,15 +241,51 @@ def test_nobody_and_nothing_are_states_with_a_remedy(stub: Exporter) -> None:
     assert caught.value.state == "no_gpu"
 
 
-async def test_instances_make_the_card_a_split_one(stub: Exporter) -> None:
-    """MIG shows in the facts, and the jobs of its instances stay known beside it."""
+async def test_each_instance_is_a_gpu_of_its_own_beside_its_card(stub: Exporter) -> None:
+    """Its memory, the profiling of its slice and its job; power and temperature stand at the card alone."""
+    stub.serve("dcgm-exporter-3.3-mig.prom")
+    machine = Machine(DcgmDriver([target(stub.url)]))
+    tick = await machine.collect()
+    card, first, *_ = machine.inventory.gpus
+
+    assert [gpu.mig_profile for gpu in machine.inventory.gpus] == [None, "1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]
+    assert (card.mig_mode, first.parent_uuid, first.mig_gpu_instance) == (True, card.uuid, 13)
+    assert first.uuid == f"{card.uuid}:1g.10gb:13"
+    assert first.index == 100
+    assert named(tick, 1)["gr_engine_active"] == pytest.approx(0.784913)
+    assert named(tick, 1)["mem_used_bytes"] == 727 << 20
+    assert named(tick, 1)["power_w"] == "unsupported"
+    assert named(tick, 0)["power_w"] == pytest.approx(131.204)
+    await machine.close()
+
+
+async def test_another_geometry_is_seen_and_told(stub: Exporter) -> None:
+    """An instance that was destroyed goes, a new one comes, and the card keeps its place (D07)."""
+    stub.serve("dcgm-exporter-3.3-mig.prom")
+    machine = Machine(DcgmDriver([target(stub.url)]))
+    await machine.collect()
+    machine.events()
+    text = answer("dcgm-exporter-3.3-mig.prom").replace(
+        'GPU_I_PROFILE="3g.40gb",GPU_I_ID="1"', 'GPU_I_PROFILE="4g.40gb",GPU_I_ID="1"'
+    )
+    stub.body = text.encode()
+
+    await until(machine, lambda tick: machine.inventory.gpus[-1].mig_profile == "4g.40gb")
+    assert [gpu.mig_profile for gpu in machine.inventory.gpus] == [None, "1g.10gb", "1g.10gb", "2g.20gb", "4g.40gb"]
+    assert [event.text.rpartition(" was ")[2] for event in machine.events()] == ["created.", "destroyed."]
+    await machine.close()
+
+
+def test_the_jobs_of_instances_are_told_apart(stub: Exporter) -> None:
+    """The card has them all."""
     stub.serve("dcgm-exporter-3.3-mig.prom")
     driver = DcgmDriver([target(stub.url)])
-    [device] = driver.open()
-    reader = device.reader(15)
-    reader.collect(time.monotonic())
+    readers = [device.reader(15) for device in driver.open()]
     driver.close()
+    labels = []
+    for reader in readers:
+        reader.collect(time.monotonic())
+        assert isinstance(reader, DcgmReader)
+        labels.append(reader.labels["hpc_job"])
 
-    assert device.facts.mig_mode is True
-    assert isinstance(reader, DcgmReader)
-    assert reader.labels["hpc_job"] == "2115078,2115107,2115116"
+    assert labels == ["2115078,2115107,2115116", "2115078", "2115078", "2115116", "2115107"]

@@ -177,3 +177,13 @@ def test_noughts_of_profiling_on_a_busy_gpu_are_no_readings() -> None:
     assert (read(busy)["sm_active"], read(busy)["gr_engine_active"]) == ("blank", "unsupported")
     assert read(idle)["sm_active"] == 0
     assert read(live)["sm_active"] == 0
+
+
+def test_an_instance_is_named_by_its_card_its_profile_and_its_number() -> None:
+    """The exporter does not tell its UUID; the name has nothing that a server would refuse, and no other size ever gets it."""
+    line = f'DCGM_FI_DEV_FB_USED{{{LABELS},GPU_I_ID="7",GPU_I_PROFILE="1g.10gb+me"}} 5\n'
+    odd = f'DCGM_FI_DEV_FB_USED{{{LABELS},GPU_I_ID="8",GPU_I_PROFILE="<b>"}} 5\nDCGM_FI_DEV_FB_USED{{{LABELS},GPU_I_ID="x"}} 5\n'
+    found = gpus(Parser(("DCGM_FI_",)).read((line + odd).encode()).samples, NOW)
+
+    assert list(found) == [BUSY, f"{BUSY}:1g.10gb.me:7", f"{BUSY}:unknown:8"]
+    assert read(line, f"{BUSY}:1g.10gb.me:7")["mem_used_bytes"] == 5 << 20
