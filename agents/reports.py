@@ -6,8 +6,11 @@ is anybody's, so it is bounded in size, number and range, and what does not fit 
 
 import asyncio
 import logging
+import os
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
@@ -21,6 +24,8 @@ from agents.report_socket import ReportSocket, ReportSocketError, places
 
 log = logging.getLogger(__name__)
 
+PLACE: Final = "FETTLE_REPORT_SOCKET"
+"""The variable by which a program finds the socket."""
 MAX_SENDERS: Final = 512
 BURST: Final = 64
 """Datagrams taken at once before anything else of the agent has its turn."""
@@ -225,3 +230,20 @@ def _means(base: Told | None, told: Told) -> Answers:
 def listening(config: AgentConfig) -> Reports:
     """Reports at the place that the settings name, or at the usual ones."""
     return Reports(places() if config.report_socket is None else (config.report_socket,))
+
+
+@contextmanager
+def private() -> Iterator[Reports | None]:
+    """Reports of the programs that this one starts meanwhile; None where they report to an agent already. Needs a running loop."""
+    if PLACE in os.environ:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="fettle-") as folder:
+        found = Reports((Path(folder) / "report.sock",))
+        os.environ[PLACE] = f"{folder}/report.sock"
+        try:
+            found.attach()
+            yield found
+        finally:
+            del os.environ[PLACE]
+            found.close()

@@ -26,17 +26,18 @@ def call(options: argparse.Namespace) -> int:
     import asyncio
     import logging
 
-    from agents import command, drivers, recorder
+    from agents import command, drivers, recorder, reports
     from agents.machine import Machine
 
     logging.getLogger("agents").addHandler(logging.NullHandler())  # stderr is the command's; what matters is said at the end
 
     async def ran() -> command.Ran:
-        machine = Machine(drivers.of_this_machine(), deadline_s=0.2, slow_s=recorder.SLOW_S)
-        try:
-            return await command.run(words, machine, options.record)
-        finally:
-            await machine.close()
+        with reports.private() as told:
+            machine = Machine(drivers.of_this_machine(), deadline_s=0.2, slow_s=recorder.SLOW_S, reports=told)
+            try:
+                return await command.run(words, machine, options.record)
+            finally:
+                await machine.close()
 
     try:
         result = asyncio.run(ran())

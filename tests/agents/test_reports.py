@@ -333,3 +333,24 @@ async def test_without_a_place_to_listen_the_agent_goes_on_and_tries_again(
     received.close()
     received.attach()
     assert not (path.parent / "b" / "report.sock").exists()
+
+
+async def test_a_command_that_fettle_starts_reports_to_fettle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its environment names the socket, which is gone afterwards; one that reports to an agent already is left alone."""
+    monkeypatch.delenv(reports.PLACE, raising=False)
+    with reports.private() as received:
+        assert received is not None
+        place = Path(os.environ[reports.PLACE])
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", "import fettle_report as f; f.step()", env={**os.environ, "PYTHONPATH": str(CLIENTS)}
+        )
+        await child.wait()
+        await until(lambda: received.received == 1)
+        assert received.of(child.pid, 1, 0.0)["steps_total"] == 1
+
+    assert reports.PLACE not in os.environ
+    assert not place.parent.exists()
+    monkeypatch.setenv(reports.PLACE, "/run/fettle/report.sock")
+    with reports.private() as received:
+        assert received is None
+    assert os.environ[reports.PLACE] == "/run/fettle/report.sock"
