@@ -113,6 +113,20 @@ def test_what_came_while_the_agent_was_away_is_told_with_its_time(tmp_path: Path
     until(lambda: mark.read_text() == "boot-1 3\n")
 
 
+def test_a_start_that_saw_nothing_new_is_remembered_too(tmp_path: Path, begun: Callable[..., Told]) -> None:
+    """Old records are passed over for ever, and what comes after that start is not."""
+    log, mark = tmp_path / "kmsg", tmp_path / "mark"
+    write(log, record(13, 1))
+    first = begun(log, mark)
+    until(mark.exists)
+    first.log.close()
+    write(log, record(48, 2))
+    second = begun(log, mark)
+
+    until(lambda: second.codes() == [48])
+    assert first.codes() == []
+
+
 def test_after_a_reboot_all_of_the_new_boot_is_news(tmp_path: Path, proc: Path, begun: Callable[..., Told]) -> None:
     """A GPU that is missing since the boot was told of before the agent began."""
     log, mark = tmp_path / "kmsg", tmp_path / "mark"
