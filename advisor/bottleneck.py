@@ -169,11 +169,13 @@ def with_shares(gpu: pl.DataFrame) -> pl.DataFrame:
         ),
     ).with_columns(waits_for_data=_data())
     both_ways = pl.min_horizontal("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s")
+    network = pl.min_horizontal("net_tx_bytes_per_s", "net_rx_bytes_per_s")
     gpu = gpu.with_columns(
-        talks=(
+        # null where no link was measured
+        talks=pl.when(pl.any_horizontal(link.is_not_null() for link in (pl.col("nvlink_bytes_per_s"), both_ways, network))).then(
             ((pl.col("ranks") >= 2) & ((zero("nvlink_bytes_per_s") >= 0.2e9) | (both_ways.fill_null(0) >= 0.5e9)))
-            | (pl.min_horizontal("net_tx_bytes_per_s", "net_rx_bytes_per_s").fill_null(0) >= 100e6)
-        ).fill_null(False),
+            | (network.fill_null(0) >= 100e6)
+        ),
     )
     gpu = gpu.with_columns(engine=_engine())
     launches = zero("busy") >= BUSY_AT_ALL  # a host that works beside an unused GPU launches nothing
@@ -211,7 +213,7 @@ def _engine() -> pl.Expr:
     pcie = pl.col("pcie_share_when_busy").fill_null(0) / _PCIE_REACH
     sms = pl.col("sm_active_when_busy")
     power = pl.col("power_when_busy")
-    known = pl.col("sm_active").is_not_null()
+    known = pl.col("sm_active").is_not_null() & pl.col("dram_active").is_not_null()
     # Links beside math: gradients dominate 6, healthy data parallel 0.15. Beside DRAM (all-reduce and optimizer read and write
     # it too): 0.8 against 0.2; tensor-parallel decoding 0.07.
     linked = (pl.col("ranks") >= 2) & (nvlink >= 0.05) & (nvlink >= math) & (nvlink >= 0.25 * dram)
@@ -281,12 +283,23 @@ def _confidence() -> pl.Expr:
     """High with profiling counters and process readings; one step lower without either, low without both or few samples.
 
     Utilisation alone says that something ran, not what: low, whatever is known of the process. Low power alone tells few SMs
-    from copies no better.
+    from copies no better. What the host did while the GPU waited is one step less sure where helpers, writes, the link or disks
+    are not known: a cause that was not measured cannot be told from one that was not there.
     """
-    blind = zero("gpm_share") < 0.5
+    blind = (zero("gpm_share") < 0.5) | pl.any_horizontal(
+        pl.col(name).is_null() for name in ("dram_active", "tensor_active", "fp32_active")
+    )
+    has_gpm = zero("gpm_share") >= 0.5
+    of_host = pl.sum_horizontal(f"share_{name}" for name in ("idle", "data", "launch", "copy", "checkpoint")) >= DECISIVE
+    unseen = of_host & (
+        pl.any_horizontal(pl.col(name).is_null() for name in ("children", "children_cores", "write_bytes_per_s", "iowait_cores"))
+        | (has_gpm & (pl.col("pcie_rx_bytes_per_s").is_null() | pl.col("pcie_tx_bytes_per_s").is_null()))
+    )
+    unlinked = has_gpm & (pl.col("ranks") >= 2) & pl.col("nvlink_bytes_per_s").is_null() & (zero("busy") >= BUSY_AT_ALL)
     alone = blind & pl.col("power_w").is_null() & pl.col("mem_copy_util_pct").is_null() & (zero("busy") >= BUSY_AT_ALL)
     guessed = blind & (pl.col("share_underfilled") >= DECISIVE)
     lacks = blind.cast(pl.Int32) + (pl.col("main_cores").is_null() | alone | guessed).cast(pl.Int32)
+    lacks = lacks + (unseen | unlinked).fill_null(False).cast(pl.Int32)
     lacks = pl.when(pl.col("free") & pl.col("mem_used_max_bytes").is_not_null()).then(0).otherwise(lacks) + (
         pl.col("samples") < 20
     ).cast(pl.Int32)

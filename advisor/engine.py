@@ -4,7 +4,7 @@ Conditions run as Polars expressions over whole frames; Python touches only the 
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -195,7 +195,7 @@ def _finding(hit: _Fired) -> Finding:
         bottleneck=rule.bottleneck,
         confidence=_lower(rule.needs[row["_level"]].confidence, row.get("confidence")),
         title=text(rule.title),
-        summary=text(rule.summary if row["_case"] is None else rule.cases[row["_case"]].summary),
+        summary=text(_said(rule, row["_case"], params)),
         evidence=evidence,
         change=tuple(_changes(rule, params)),
         expected_gain=gain,
@@ -205,6 +205,12 @@ def _finding(hit: _Fired) -> Finding:
         verify=text(rule.verify),
         sources=rule.sources,
     )
+
+
+def _said(rule: Rule, case: int | None, params: Mapping[str, Value]) -> str:
+    """The summary of `case`; the title, which needs no value, where one that the summary names is not known."""
+    summary = rule.summary if case is None else rule.cases[case].summary
+    return summary if all(name in params for name in fields(summary)) else rule.title
 
 
 def _changes(rule: Rule, params: dict[str, Value]) -> Iterator[Change]:

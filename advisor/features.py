@@ -13,7 +13,7 @@ from advisor import bottleneck, memory_growth
 from advisor.bottleneck import SHARES
 from advisor.frames import Window
 from advisor.jobs import of_jobs
-from advisor.samples import ACTIVE, HELD_BYTES, Span, complete, facts_of, judged
+from advisor.samples import ACTIVE, HELD_BYTES, Span, complete, facts_of, judged, known_sum
 
 MIN_SAMPLES: Final = 20
 MIN_COVERAGE: Final = 0.8
@@ -54,7 +54,7 @@ def features(
 
     A GPU of which less than `min_samples`, `min_coverage` or `min_s` seconds is left to judge is not evaluated.
     """
-    facts = facts_of(window)
+    facts = facts_of(window).with_columns(blind=pl.col("gpu").is_in(list(window.blind)))
     part = judged(window, facts, Span(patience_s, from_start))
     gpu = facts.join(_of_samples(part.samples), on="gpu", how="left").join(_of_holders(part.holders), on="gpu", how="left")
     gpu = gpu.join(_of_host(window, facts, gpu), on="node", how="left")
@@ -149,10 +149,10 @@ def _of_holders(holders: pl.DataFrame) -> pl.DataFrame:
     return holders.group_by("gpu").agg(
         pl.len().alias("processes"),
         (computes * pl.col("presence")).sum().round().cast(pl.Int64).alias("tenants"),
-        (pl.col("gpu_mem_bytes") * pl.col("presence")).sum().alias("held_bytes"),
+        known_sum(pl.col("gpu_mem_bytes") * pl.col("presence")).alias("held_bytes"),
         pl.col("pid").sort_by(pl.col("gpu_mem_bytes").fill_null(0), descending=True).first().alias("pid"),
-        *[pl.when(pl.col(a).is_not_null().any()).then((pl.col(a) * pl.col("presence")).sum()).alias(b) for a, b in sums.items()],
-        pl.col("name").str.contains(_SERVING).any().alias("serves"),
+        *[known_sum(pl.col(a) * pl.col("presence")).alias(b) for a, b in sums.items()],
+        pl.col("name").str.contains(_SERVING).any(ignore_nulls=False).alias("serves"),
     )
 
 
@@ -211,8 +211,8 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float, min_s: fl
     gpu = gpu.with_columns(
         samples=pl.col("samples").fill_null(0),
         window_s=length + pl.col("period_s").fill_null(0),
-        processes=pl.col("processes").fill_null(0),
-        tenants=pl.col("tenants").fill_null(0),
+        processes=pl.when(~pl.col("blind")).then(pl.col("processes").fill_null(0)),
+        tenants=pl.when(~pl.col("blind")).then(pl.col("tenants").fill_null(0)),
         power_limit_w=pl.coalesce("power_limit_now_w", "power_limit_w"),
         main_cores_idle=pl.when(pl.col("_idle") > 0).then(pl.col("_idle_cores") / pl.col("_idle")),
         pcie_bytes_per_s=pl.max_horizontal("pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"),
@@ -224,7 +224,9 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float, min_s: fl
         mem_used_share=pl.col("mem_used_max_bytes") / total,
         mem_growth_share=pl.col("mem_growth_bytes") / total,
         # what works is not free, whoever could not be named
-        free=(pl.col("processes") == 0) & (pl.col("mem_used_max_bytes").fill_null(0) < HELD_BYTES) & (busy.fill_null(0) < ACTIVE),
+        free=(pl.col("processes").fill_null(0) == 0)
+        & (pl.col("mem_used_max_bytes").fill_null(0) < HELD_BYTES)
+        & (busy.fill_null(0) < ACTIVE),
         power_share=pl.col("power_w") / pl.col("power_limit_w"),
         sm_clock_ratio=pl.col("sm_clock_mhz") / pl.col("sm_clock_max_mhz"),
         sm_clock_p95_ratio=pl.col("sm_clock_p95_mhz") / pl.col("sm_clock_max_mhz"),
@@ -290,10 +292,8 @@ def _of_nodes(gpu: pl.DataFrame) -> pl.DataFrame:
             pl.len().alias("gpus"),
             pl.col("gpu").alias("members"),
             *[pl.col(name).first() for name in first],
-            pl.col("children").filter(held).sum().alias("children"),
-            pl.col("children_cores").filter(held).sum().alias("children_cores"),
-            pl.col("processes").sum(),
-            pl.col("mem_total_bytes").sum(),
+            *[known_sum(pl.col(name).filter(held)).alias(name) for name in ("children", "children_cores")],
+            *[known_sum(pl.col(name)).alias(name) for name in ("processes", "mem_total_bytes")],
             *[pl.col(f"share_{name}").filter(held).mean() for name in SHARES],
             pl.col("window_s").max(),
         )

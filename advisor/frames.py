@@ -37,12 +37,14 @@ class Window:
     - `process`: `gpu`, `pid`, `t`, `gpu_mem_bytes`, and metrics of scope process; one row for each GPU that a process holds
     - `facts`: one row a GPU: `gpu`, `node`, `job` (text or null), `index` (the driver's number of the GPU), `name`, the
       CONSTANTS, `compute_capability`, and of its host `cores` and `host_mem_total_bytes`
+    - `blind`: the GPUs whose holders nobody could list: no row in `process` does not mean that nobody holds them
     """
 
     gpu: pl.DataFrame
     host: pl.DataFrame
     process: pl.DataFrame
     facts: pl.DataFrame
+    blind: frozenset[int] = frozenset()
 
 
 def from_recording(recording: Recording) -> Window:
@@ -79,6 +81,7 @@ def from_recording(recording: Recording) -> Window:
         host=_frame(host_rows, "host", {"node": pl.Int64}),
         process=_frame(process_rows, "process", {"gpu": pl.Int64, "pid": pl.Int64}, {"gpu_mem_bytes": pl.Float64}),
         facts=pl.DataFrame(facts, schema=FACTS),
+        blind=frozenset(indices) - {raw.get("index") for sample in recording.samples for raw in sample.gpus if "pids" in raw},
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import polars as pl
 
 from advisor.bottleneck import BUSY_AT_ALL, SHARES, UNITS, between_ranks, label, zero
+from advisor.samples import known_sum
 
 HELD_UP: Final = 0.78  # engine time of the least busy rank over the busiest: healthy pairs 0.92 and more
 
@@ -38,16 +39,19 @@ def of_jobs(gpu: pl.DataFrame) -> pl.DataFrame:
     job = mine.group_by("job", maintain_order=True).agg(
         pl.len().alias("gpus"),
         pl.col("gpu").alias("members"),
-        (~pl.col("free")).sum().alias("held_gpus"),
+        # who holds a GPU of which neither processes nor memory are known, nobody can say
+        pl.when(~(pl.col("blind") & pl.col("mem_used_max_bytes").is_null()).any())
+        .then((~pl.col("free")).sum())
+        .alias("held_gpus"),
         pl.col("works").sum().alias("working_gpus"),
         pl.col("index").filter(~pl.col("works")).alias("idle_indices"),
-        *[pl.col(name).filter(on).sum() for name in _JOB_SUMS],
+        *[known_sum(pl.col(name).filter(on)).alias(name) for name in _JOB_SUMS],
         *[pl.col(name).filter(on).mean() for name in _JOB_MEANS],
         *[pl.col(name).filter(on).first() for name in _JOB_HOST],
         *[pl.col(f"share_{name}").filter(on).mean() for name in SHARES],
         *[pl.col(f"share_{name}").filter(on).sort_by(busy_on).first().alias(f"_slow_{name}") for name in SHARES],
         pl.col("waits_for_data").filter(on).any(),
-        pl.col("talks").filter(on).any(),
+        pl.col("talks").filter(on).any(ignore_nulls=False),
         between_ranks().filter(on).any().alias("ranks_talk_over_pcie"),
         pl.col("tenants").filter(on).max(),
         pl.col("free").all().alias("free"),
@@ -60,7 +64,9 @@ def of_jobs(gpu: pl.DataFrame) -> pl.DataFrame:
         (busy_on.min() / busy_on.max()).alias("least_busy_ratio"),
         (sm_on.max() / sm_on.min()).alias("most_sm_ratio"),
         pl.col("index").filter(on).sort_by(busy_on).first().alias("least_busy_index"),
-        pl.col("index").filter(on).sort_by(sm_on.fill_null(0)).last().alias("most_sm_index"),
+        pl.when(sm_on.is_not_null().any())
+        .then(pl.col("index").filter(on).sort_by(sm_on.fill_null(0)).last())
+        .alias("most_sm_index"),
         pl.col("window_s").max(),
         pl.col("samples").min(),
         pl.col("engine").filter(on).first(),

@@ -59,14 +59,18 @@ def of_window(gpu: pl.DataFrame) -> pl.DataFrame:
     spans = (pl.col("samples") - 1) / (3 * (pl.col("samples") // 4)).clip(1)
     grown = pl.min_horizontal((quarters[3] - quarters[0]) * spans, pl.col("mem_used_max_bytes") - pl.col("_mem_least"))
     gpu = gpu.with_columns(
-        mem_growth_bytes=pl.when("_even").then(grown).when("_saws").then("_rise_bytes").otherwise(0.0),
+        mem_growth_bytes=pl.when("_even")
+        .then(grown)
+        .when("_saws")
+        .then("_rise_bytes")
+        .otherwise(pl.when(pl.col("mem_used_max_bytes").is_not_null()).then(0.0)),
         mem_growth_s=pl.when("_even").then(length).when("_saws").then("_rise_s"),
         _still=pl.col("_even") & (pl.col("mem_used_last_bytes") > pl.col("_mem_before")),
     )
     gpu = gpu.with_columns(
         mem_growth_bytes_per_s=pl.when(pl.col("mem_growth_s") > 0)
         .then(pl.col("mem_growth_bytes") / pl.col("mem_growth_s"))
-        .otherwise(0.0),
+        .otherwise(pl.when(pl.col("mem_growth_bytes").is_not_null()).then(0.0)),
     ).with_columns(
         # at that pace, from what is in use now
         mem_fills_s=pl.when(pl.col("mem_growth_bytes_per_s") > 0).then(

@@ -67,7 +67,15 @@ def judge(recording: Recording, patience_s: float = 2.0) -> Judgement:
         note = "The GPU was held but never used after start-up."
     elif row["sm_active"] is None and row["power_share"] is None:
         note = "Of the GPU's units nothing was recorded: utilisation says that something ran, not what limited it."
+    elif jobs[0].bottleneck == "copy" and row["write_bytes_per_s"] is None and _mostly_to_host(row):
+        note = "What the process writes was not recorded: copies to the host cannot be told from saving a checkpoint."
     return Judgement(recording.name, jobs[0], evaluation, round(float(row["window_s"] or 0.0), 2), note)
+
+
+def _mostly_to_host(row: dict[str, Any]) -> bool:
+    """False where most bytes go to the GPU; True where nobody knows."""
+    up, down = row["pcie_tx_bytes_per_s"], row["pcie_rx_bytes_per_s"]
+    return up is None or down is None or up > down
 
 
 def _why_nothing(recording: Recording, patience_s: float) -> str:

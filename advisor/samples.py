@@ -53,6 +53,11 @@ class Span:
     from_start: bool = False
 
 
+def known_sum(values: pl.Expr) -> pl.Expr:
+    """The sum of what is known of `values`; null, not 0, where nothing is."""
+    return pl.when(values.is_not_null().any()).then(values.sum())
+
+
 def ordered(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """`frame` in the order of `keys`; costs next to nothing where it is so already, as the store's frames are."""
     if frame.height < 2:
@@ -98,7 +103,8 @@ class Judged:
     """What is judged of a window, in time order.
 
     `samples`: one row a GPU and time: GPU_METRICS, `busy` (see `judged`), of the processes that hold the GPU `cores` (the
-    busiest one's) and `write_rate` (their sum), and the constants `pcie_peak` and `alone` (no helper process works).
+    busiest one's) and `write_rate` (their sum), and the constants `pcie_peak` and `alone` (no helper process works;
+    null: not known).
     `holders`: one row a (gpu, pid): means of what the process does, `home`, `helper`, `from_t`, and
     `presence`, the share of the readings in which it was there.
     """
@@ -126,13 +132,11 @@ def judged(window: Window, facts: pl.DataFrame, span: Span) -> Judged:
         presence=pl.col("rows") / pl.col("ticks")
     )
     constants = facts.select("gpu", "pcie_peak").join(
-        held.group_by("gpu").agg(alone=pl.col("children_cores").sum() < 0.2, usual_cores=pl.col("cores").max()),
+        held.group_by("gpu").agg(alone=known_sum(pl.col("children_cores")) < 0.2, usual_cores=pl.col("cores").max()),
         on="gpu",
         how="left",
     )
-    samples = _beside(gpu, at).join(
-        constants.with_columns(pl.col("alone").fill_null(True)), on="gpu", how="left", maintain_order="left"
-    )
+    samples = _beside(gpu, at).join(constants, on="gpu", how="left", maintain_order="left")
     # A tick whose processes were not read: they did what they usually do.
     return Judged(samples.with_columns(pl.coalesce("cores", "usual_cores")).drop("usual_cores"), held)
 
@@ -193,7 +197,11 @@ def _by_time(rows: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     if shared.is_empty():
         return rows.select(columns)
     many = pl.col("gpu").is_in(shared.implode())
-    grouped = rows.filter(many).group_by("gpu", "t", maintain_order=True).agg(pl.col("cores").max(), pl.col("write_rate").sum())
+    grouped = (
+        rows.filter(many)
+        .group_by("gpu", "t", maintain_order=True)
+        .agg(pl.col("cores").max(), known_sum(pl.col("write_rate")).alias("write_rate"))
+    )
     return pl.concat([rows.filter(~many).select(columns), grouped.select(columns)])
 
 

@@ -19,7 +19,7 @@ RULE = Rule(
     group="clocks",
     needs=(
         Need(("sm_clock_top_mhz", "sm_clock_max_mhz", "power_cap_share")),
-        Need(("sm_clock_top_mhz", "sm_clock_max_mhz"), "medium"),
+        Need(("sm_clock_top_mhz", "sm_clock_max_mhz"), "low"),
     ),
     opens=(c.loaded_share >= 0.2)
     & ((c.sm_clock_p95_ratio <= 0.85) | (c.mem_clock_p95_ratio <= 0.9))

@@ -17,7 +17,10 @@ RULE = Rule(
     scope="job",
     severity="warn",
     bottleneck="data",
-    needs=(Need(("busy", "main_cores", "free_cores", "cores")),),
+    needs=(
+        Need(("busy", "main_cores", "free_cores", "cores", "children_cores", "iowait_cores")),
+        Need(("busy", "main_cores", "free_cores", "cores"), "low"),
+    ),
     opens=(c.share_data >= 0.35)
     & ((c.free_cores < 2) | (c.free_cores < 0.5 * _INPUT_CORES))
     & (c.iowait_cores.fill_null(0) < 0.25 * _INPUT_CORES),

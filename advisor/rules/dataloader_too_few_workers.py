@@ -7,7 +7,7 @@ worker count (torch.compile leaves 33 idle helpers): only children at work tell.
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Says, Show, Step
 from advisor.text import _
 
 c = pl.col
@@ -19,7 +19,7 @@ RULE = Rule(
     scope="job",
     severity="warn",
     bottleneck="data",
-    needs=(Need(("busy", "main_cores", "free_cores")), Need(("busy", "free_cores"), "low")),
+    needs=(Need(("busy", "main_cores", "free_cores", "children", "children_cores")), Need(("busy", "free_cores"), "low")),
     opens=(c.share_data >= 0.35) & (c.free_cores >= 2) & (c.free_cores >= 0.5 * _INPUT_CORES),
     clears=c.share_data < 0.22,
     yields_to=("storage-throughput-bound", "dataloader-oversubscribed"),
@@ -27,6 +27,15 @@ RULE = Rule(
     summary=_(
         "For {share_data:.0%} of the time the GPU had no batch. Cores used by the job's helper processes ({children:.0f} of them):"
         " {children_cores:.1f}, by its main thread: {main_cores:.1f}; {free_cores:.0f} of the node's {cores:.0f} cores were free."
+    ),
+    cases=(
+        Says(
+            c.children.is_null() | c.children_cores.is_null() | c.main_cores.is_null(),
+            _(
+                "For {share_data:.0%} of the time the GPU had no batch, and {free_cores:.0f} of the node's {cores:.0f} cores were free."
+                " How many helper processes the job has, and what they do, is not known."
+            ),
+        ),
     ),
     evidence=(
         Show("share_data", "ratio", ">=", 0.35),

@@ -11,13 +11,20 @@ from advisor.text import _
 
 c = pl.col
 
+_LINK = ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "copy_rate_share")
+_OPENS = (c.share_copy >= 0.35) & (c.copy_rate_share < 0.48)
+
 RULE = Rule(
     id="h2d-unpinned-copy",
     scope="job",
     severity=pl.when(c.share_copy >= 0.5).then(pl.lit("warn")).otherwise(pl.lit("advice")),
     bottleneck="copy",
-    needs=(Need(("busy", "pcie_rx_bytes_per_s", "copy_rate_share")),),
-    opens=(c.share_copy >= 0.35) & (c.copy_rate_share < 0.48),
+    needs=(
+        Need(("busy", *_LINK, "write_bytes_per_s")),
+        # A save copies to the host too: where writes are not known, only copies to the GPU are this rule's.
+        Need(("busy", *_LINK), "low", opens=_OPENS & (c.pcie_rx_bytes_per_s > c.pcie_tx_bytes_per_s)),
+    ),
+    opens=_OPENS,
     clears=(c.share_copy < 0.22) | (c.copy_rate_share >= 0.55),
     unless=(c.host_mem_share >= 0.9) | (c.ranks_talk_over_pcie.fill_null(False)),
     yields_to=("pcie-link-degraded",),

@@ -7,17 +7,23 @@ either way: 23 on the launch-bound program, 100 on the same program as a CUDA gr
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Says, Show, Step
 from advisor.text import _
 
 c = pl.col
+
+_PROCESS = ("main_cores", "children", "children_cores")
 
 RULE = Rule(
     id="launch-bound-small-kernels",
     scope="job",
     severity="advice",
     bottleneck="launch",
-    needs=(Need(("busy", "main_cores", "sm_active")), Need(("busy", "main_cores"), "medium"), Need(("busy",), "low")),
+    needs=(
+        Need(("busy", *_PROCESS, "sm_active")),
+        Need(("busy", *_PROCESS), "medium"),
+        Need(("busy",), "low"),
+    ),
     opens=(c.share_launch >= 0.35) & (c.bottleneck == "launch"),
     clears=c.share_launch < 0.22,
     yields_to=("gpu-co-tenant-contention",),
@@ -25,6 +31,15 @@ RULE = Rule(
     summary=_(
         "The compute engine had work {busy:.0%} of the time; for {share_launch:.0%} it waited while the main thread"
         " ({main_cores:.2f} cores) prepared the next kernels. Nothing else explains the gaps."
+    ),
+    cases=(
+        Says(
+            c.main_cores.is_null(),
+            _(
+                "The compute engine had work {busy:.0%} of the time; for {share_launch:.0%} it waited, and nothing that was measured"
+                " explains the gaps."
+            ),
+        ),
     ),
     evidence=(
         Show("share_launch", "ratio", ">=", 0.35),

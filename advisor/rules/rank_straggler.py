@@ -17,7 +17,10 @@ RULE = Rule(
     scope="job",
     severity="warn",
     bottleneck="communication",
-    needs=(Need(("busy", "least_busy_ratio", "most_sm_ratio"), "medium"), Need(("busy", "least_busy_ratio"), "low")),
+    needs=(
+        Need(("busy", "talks", "least_busy_ratio", "most_sm_ratio"), "medium"),
+        Need(("busy", "talks", "least_busy_ratio"), "low"),
+    ),
     opens=(c.working_gpus >= 2) & c.talks & ((c.least_busy_ratio <= 0.78) | (c.most_sm_ratio >= 1.28)),
     clears=(c.least_busy_ratio >= 0.88) & (c.most_sm_ratio.fill_null(1) <= 1.15),
     yields_to=("hw-slowdown-active", "power-cap-limited", "clocks-locked-low", "pcie-link-degraded", "gpu-co-tenant-contention"),

@@ -18,7 +18,10 @@ RULE = Rule(
     scope="job",
     severity="warn",
     bottleneck="data",
-    needs=(Need(("busy", "iowait_cores", "disk_read_bytes_per_s")),),
+    needs=(
+        Need(("busy", "iowait_cores", "disk_read_bytes_per_s", "children", "children_cores")),
+        Need(("busy", "iowait_cores", "disk_read_bytes_per_s"), "low"),
+    ),
     opens=(c.share_data >= 0.35)
     & (c.disk_read_bytes_per_s >= 1e6)
     & (c.iowait_cores >= 0.15 * pl.min_horizontal(_READERS, pl.max_horizontal(c.children_cores * 4, pl.lit(1.0)))),

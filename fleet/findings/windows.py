@@ -59,7 +59,9 @@ def look(at: datetime, span_s: int) -> Look:
     nodes = set(host["node"].unique().to_list()) | {gpus[pk].node_id for pk in reporting}
     places = _places(reporting, gpus, jobs, nodes)
     away = _away(gpu, process, jobs)
-    return Look(Window(gpu, host, process, facts), places, frozenset(nodes), frozenset(reporting), _blind(gpus), away)
+    blind = _blind(gpus)
+    window = Window(gpu, host, process, facts, blind)
+    return Look(window, places, frozenset(nodes), frozenset(reporting), blind, away)
 
 
 def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, str]:
