@@ -25,6 +25,14 @@ DRIVER_STATES: Final = {
     "released": "the driver was let go on command, so that it can be unloaded or a GPU be reset; it is taken up again by itself",
     "no_exporter": "no dcgm-exporter tells of this node's GPUs: check that it runs, that the setting `dcgm` names its endpoint, and "
     "the log of its DCGM",
+    "no_amd_library": "AMD SMI's Python library or its libamd_smi.so does not load: install amd-smi-lib of the same ROCm as the driver",
+    "no_amd_driver": "the amdgpu kernel module is not loaded: `modprobe amdgpu`, or see `dmesg` for why it refused",
+    "amd_not_permitted": "this user may not open /dev/kfd and /dev/dri/renderD*: join the groups `render` and `video`, or give the "
+    "container both (`--device=/dev/kfd --device=/dev/dri`)",
+    "no_npu_driver": "npu-smi cannot use the Ascend driver: run the agent as root or in the driver's group (HwHiAiUser), give a container "
+    "/dev/davinci* and /dev/davinci_manager, see that `lsmod` shows the driver, and restart the machine after a new driver or firmware",
+    "no_npu_tool": "npu-smi is not on this machine any more: install the Ascend driver, which brings it",
+    "unknown_layout": "npu-smi answers in a layout that the agent does not know: report the answer of `npu-smi info`",
     "several_nodes": "one agent speaks for one node: name in the setting `dcgm` the exporters of this node alone, and run an agent "
     "on each other node",
 }
