@@ -19,7 +19,7 @@ MERGE_S: Final = 5.0
 HOLD_S: Final = 0.5
 LOST_S: Final = 600.0
 """A loss that the log alone told of is told again after this time; the driver's stands until the GPU is back."""
-_OPEN_MAX: Final = 1000
+_OPEN_MAX: Final = 10_000  # as many as either side keeps between two looks
 
 _Side: TypeAlias = Literal["driver", "log"]
 _Key: TypeAlias = tuple[str | None, int | None]

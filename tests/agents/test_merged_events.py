@@ -121,10 +121,10 @@ def test_a_storm_is_counted_as_often_as_one_side_saw_it(node: Node) -> None:
     node.driver.said = [xid("driver", 45)] * 900
     assert node.texts() == []
     assert node.counts == {"GPU-a": 2500}
-    node.driver.said = [xid("driver", 13)] * 3000
+    node.driver.said = [xid("driver", 13)] * 12_000
     told = len(node.texts())
 
-    assert told + len(node.texts(HOLD_S)) == 3000
+    assert told + len(node.texts(HOLD_S)) == 12_000
 
 
 def test_a_lost_gpu_is_told_once_until_it_is_back(node: Node) -> None:
