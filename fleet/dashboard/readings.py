@@ -87,7 +87,7 @@ ENGINE_METRICS: Final = tuple(metric.name for metric in sent("engine"))
 ENGINE_RATES: Final = {"generation_tokens_per_s": "generation_tokens_total"}
 ENGINE_SPAN_S: Final = 60
 SCRAPE_S: Final = 20
-"""Engines are asked every 15 s or so; in between their counters stand still in the rows."""
+"""Agents ask engines more seldom than once a second; in between their counters stand still in the rows."""
 
 
 def engines(ids: Collection[int]) -> dict[int, Row]:

@@ -1,4 +1,4 @@
-// The node page: live values in the GPU table and of the host; engines, whose figures come every 15 s, are asked for anew.
+// The node page: live values in the GPU table and of the host; engines, whose figures move more seldom, are asked for anew.
 import { connect, fill, named, state } from "./live.js";
 import { refresh } from "./refresh.js";
 

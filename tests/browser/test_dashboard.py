@@ -109,7 +109,7 @@ store().write("engine", pl.DataFrame({{"entity": [engine.pk], "ts": [int(time.ti
 
 
 def test_an_engines_figures_follow_without_a_reload(page: Page, site: Site) -> None:
-    """They come every 15 s, and what is open beside them stays open."""
+    """They move more seldom than the GPUs', and the page around them stays as it is."""
     site.run(serving(3))
     page.goto("/nodes/replay-bf16-train/")
     page.evaluate("window.sameAsBefore = true")
