@@ -213,19 +213,21 @@ class GpuCollector:
             asked += self._fields["slow"]
             if not self._static_done:
                 asked += self._fields["static"]
-        if not asked:
-            return
-        answers = self._answers(tuple(field for field, _ in asked))
-        for entry, answer in zip(asked, answers, strict=True):
-            part = entry[1]
-            if isinstance(answer, DeviceError) and answer.reason == "unsupported":
-                fields = self._fields[GPU_METRICS[part.position].cadence]
-                self._retire(part.position)
-                fields.remove(entry)
-            elif isinstance(answer, DeviceError):
-                self._absent(part.position, answer.reason)
-            else:
-                self._set(part, answer)
+        while asked:  # once, but for a field that another one stands in for
+            stand_ins: list[tuple[FieldId, _Part]] = []
+            for entry, answer in zip(asked, self._answers(tuple(field for field, _ in asked)), strict=True):
+                part = entry[1]
+                if isinstance(answer, DeviceError) and answer.reason == "unsupported":
+                    fields = self._fields[GPU_METRICS[part.position].cadence]
+                    known = len(fields)
+                    self._retire(part.position)
+                    stand_ins += fields[known:]
+                    fields.remove(entry)
+                elif isinstance(answer, DeviceError):
+                    self._absent(part.position, answer.reason)
+                else:
+                    self._set(part, answer)
+            asked = stand_ins
 
     def _answers(self, fields: Sequence[FieldId]) -> list[Answer]:
         """The values of all fields. Some drivers refuse, or blank, a whole request for one id that they do not know: then it is

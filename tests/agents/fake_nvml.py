@@ -76,17 +76,17 @@ class FakeNvml:
     def _gpu(self, name: str, handle: Any) -> dict[str, Any]:
         self.asked[name] += 1
         if isinstance(handle, tuple):  # a MIG instance
-            gpu, uuid = handle
-            if "fails" in self.gpus[gpu]:
-                raise self._error(self.gpus[gpu]["fails"])
-            found: dict[str, Any] | None = next((one for one in self._instances(gpu) if one and one["uuid"] == uuid), None)
+            card, uuid = handle
+            if "fails" in self.gpus[card]:
+                raise self._error(self.gpus[card]["fails"])
+            found: dict[str, Any] | None = next((one for one in self._instances(card) if one and one["uuid"] == uuid), None)
             if found is None:
                 raise self._error(2)
             return found
         for call in (None, name):
             if (handle, call) in self._hanging:
                 self._hanging[handle, call].wait(30)
-        gpu = self.gpus[handle]
+        gpu: dict[str, Any] = self.gpus[handle]
         if "fails" in gpu:
             raise self._error(gpu["fails"])
         return gpu

@@ -369,7 +369,7 @@ def test_older_fields_stand_in_where_the_newer_are_not_known(nvml: FakeNvml, col
     assert reading(collector, "nvlink_crc_errors_total") == (None, "unsupported")
     assert nvml.asked["field 163"] == 1
     assert nvml.asked["field 38"] == 1
-    assert nvml.asked["field 52"] == 3
+    assert nvml.asked["field 52"] == 4
 
 
 def test_what_a_device_cannot_answer_outlives_its_handle_but_not_its_driver(nvml: FakeNvml) -> None:
