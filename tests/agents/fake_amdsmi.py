@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,6 +44,12 @@ class AmdSmiRetryException(AmdSmiLibraryException):
 
 class AmdSmiParameterException(AmdSmiException):
     """An argument of the wrong type."""
+
+
+RAISED: dict[str, Callable[[], AmdSmiException]] = {
+    "AMDSMI_STATUS_RETRY": AmdSmiRetryException,
+    "AmdSmiParameterException": AmdSmiParameterException,
+}
 
 
 class Members:
@@ -99,11 +106,7 @@ class FakeAmdSmi:
             self.asked.append(f"{handle} {key}")
             answer = self.gpus[handle].get(key, {"error": "AMDSMI_STATUS_NOT_SUPPORTED"})
             if isinstance(answer, dict) and "error" in answer:
-                raise (
-                    AmdSmiRetryException()
-                    if answer["error"] == "AMDSMI_STATUS_RETRY"
-                    else AmdSmiLibraryException(answer["error"])
-                )
+                raise RAISED.get(answer["error"], lambda: AmdSmiLibraryException(answer["error"]))()
             return answer
 
         return ask

@@ -274,3 +274,38 @@ def test_amd_speaks_for_the_node_where_its_library_is_and_nvidias_is_not(tmp_pat
     (tmp_path / "amdsmi").mkdir()
     assert chosen(nvml=False) is AmdDriver
     assert chosen(nvml=True) is NvmlDriver
+
+
+def test_errors_are_known_by_their_class_and_by_their_number(sysfs: Path) -> None:
+    """A busy device may answer later; an argument that a release does not know, or a function that it lacks, never will."""
+    smi = FakeAmdSmi()
+    gpu = driver_of(smi, sysfs).open()[0]
+    reader = gpu.reader(15.0)
+    smi.gpus[0]["amdsmi_get_gpu_activity"] = {"error": "AMDSMI_STATUS_RETRY"}
+    smi.gpus[0]["amdsmi_get_power_info"] = {"error": "AMDSMI_STATUS_NO_DATA"}
+    smi.gpus[0]["amdsmi_get_gpu_vram_usage"] = {"error": "AmdSmiParameterException"}
+    for one in smi.gpus:
+        del one["amdsmi_get_energy_count"]
+    reader.collect(0)
+    reasons = dict(zip(GPU, reader.reasons, strict=True))
+
+    assert reasons["gpu_util_pct"] == "timeout"
+    assert reasons["power_w"] == "not_found"
+    assert reasons["mem_used_bytes"] == "unsupported"
+    assert reasons["energy_j_total"] == "unsupported"
+    asked = len(smi.asked)
+    reader.collect(1)
+    assert "0 amdsmi_get_gpu_activity" in smi.asked[asked:]
+    assert "0 amdsmi_get_gpu_vram_usage" not in smi.asked[asked:]
+
+
+def test_a_gpu_that_was_marked_absent_is_read_as_before_once_it_answers(sysfs: Path) -> None:
+    """What it cannot answer is `unsupported` again, not what the GPU as a whole was absent for."""
+    reader = driver_of(FakeAmdSmi(), sysfs).open()[0].reader(15.0)
+    reader.collect(0)
+    before = (list(reader.values), list(reader.reasons))
+    reader.fail("driver_error")
+    assert set(reader.reasons) == {"driver_error"}
+    reader.collect(1)
+
+    assert (reader.values, reader.reasons) == before

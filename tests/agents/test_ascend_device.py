@@ -262,6 +262,21 @@ def test_a_row_that_does_not_fit_its_head_is_an_unknown_layout(tool: NpuSmi) -> 
     assert caught.value.state == "unknown_layout"
 
 
+def test_the_table_of_ascend_950_has_other_names_and_no_chips() -> None:
+    """One chip a card, its second row begins with empty cells; put together from how the driver's source prints it."""
+    chip = npu_smi.table(
+        "| npu-smi 25.7.rc1 Version: 25.7.rc1 |\n"
+        "| NPU ID | Name             | Health        | Power(W)    Temp(C)           Hugepages-Usage(page) |\n"
+        "|        |                  | Bus-Id        | NPU Util(%) Memory-Usage(MB)  HBM-Usage(MB)         |\n"
+        "+========+==================+===============+=====================================================+\n"
+        "| 1      | Ascend950PR      | OK            | 195.7       56                0     / 0             |\n"
+        "|        |                  | 0000:61:00.0  | 3           0     / 0         3431  / 131072        |\n"
+    ).chips[0]
+
+    assert (chip.npu, chip.chip, chip.name, chip.bus) == (1, 0, "Ascend950PR", "0000:61:00.0")
+    assert (chip.power_w, chip.temperature_c, chip.core_pct, chip.used_mib, chip.total_mib) == (195.7, 56, 3, 3431, 131072)
+
+
 def test_columns_may_change_their_order() -> None:
     """They are known by their names."""
     text = (ANSWERS / "npu-smi-23.0.rc2-910b.txt").read_text()
