@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import structs
 
+from agents.capabilities import Capabilities
 from agents.collectors.host import HostCollector
 from agents.collectors.host_facts import facts
 from agents.collectors.process_labels import ProcessLabels
@@ -42,8 +43,9 @@ class Machine:
         engines: EngineCollector | None = None,
         sys: Path = Path("/sys"),
         kernel_log: KernelLog | None = None,
+        capabilities: Capabilities | None = None,
     ) -> None:
-        self._gpus = Gpus(driver, deadline_s, slow_s)
+        self._gpus = Gpus(driver, deadline_s, slow_s, capabilities)
         self._holders: dict[int, float] = {}
         self._kernel = None if kernel_log is None else KernelEvents(kernel_log, self._gpu_at, self._is_of_gpu_program)
         self._merged = MergedEvents(self._gpus, self._kernel, self._gpus.count_xid)
@@ -90,6 +92,14 @@ class Machine:
     def events(self) -> list[DeviceEvent]:
         """What was reported since the call before."""
         return [event for source in self._event_sources for event in source.events()]
+
+    def pause_profiling(self, until: float) -> None:
+        """Leave the profiling counters of all GPUs to others until monotonic second `until`."""
+        self._gpus.pause_profiling(until)
+
+    async def release(self, until: float) -> bool:
+        """Let the driver go until monotonic second `until`; True when it is let go."""
+        return await self._gpus.release(until)
 
     async def collect(self) -> Tick:
         """One tick; ends by the deadline even when a driver call hangs."""
