@@ -62,6 +62,7 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
 
         return replay.nodes(config.replay, config.gpus, config.speed, run=os.getpid())
     from agents import drivers, engines, kernel_log
+    from agents.capabilities import Capabilities
     from agents.machine import Machine
     from agents.reports import listening
 
@@ -75,6 +76,7 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
                 reports=listening(config),
                 engines=engines.of(config),
                 kernel_log=kernel_log.of(config),
+                capabilities=Capabilities(None if config.spool is None else config.spool / "capabilities.json"),
             ),
         )
     ]
