@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from agents import loop
+from agents import lock, loop, outputs
 from agents.clock import Clock, RealClock
 from agents.config import AgentConfig, ConfigError
 from agents.loop import NodeLoop
 from agents.sender import Sender
 from agents.source import Source
-from agents.spool import Spool, SpoolError
+from agents.spool import Spool, SpoolError, SpoolHeldError
 
 log = logging.getLogger(__name__)
 
@@ -24,19 +24,23 @@ CLOSE_S: Final = 1.2
 
 
 def run(config: AgentConfig) -> int:
-    """0 after SIGTERM or SIGINT; ConfigError when the settings do not make an agent."""
+    """0 after SIGTERM or SIGINT, 1 where another agent does this already; ConfigError when the settings do not make an agent."""
     if config.server is None:
         raise ConfigError("no server: give --server URL, or --once to print one tick.")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("websockets").setLevel(logging.WARNING)
     clock = RealClock()
     try:
+        held = outputs.hold(config, config.server)
         nodes = build(config, config.server, clock)
+    except (lock.HeldError, SpoolHeldError) as error:
+        sys.stderr.write(f"fettle agent: {error}\n")
+        return 1
     except SpoolError as error:
         raise ConfigError(str(error)) from None
     if config.spool is None and not config.replay:
         log.info("Without --spool, what the server has not stored yet is lost when the agent ends.")
-    hangs = asyncio.run(_serve(nodes, clock))
+    hangs = asyncio.run(_serve(nodes, clock, outputs.Outputs(config, config.server, nodes, held)))
     if hangs:
         logging.shutdown()
         os._exit(0)  # a driver call that never comes back would hold up the interpreter's own exit
@@ -82,12 +86,13 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
     ]
 
 
-async def _serve(nodes: Sequence[NodeLoop], clock: Clock) -> bool:
+async def _serve(nodes: Sequence[NodeLoop], clock: Clock, out: outputs.Outputs) -> bool:
     """True when something hangs and only the process's end can end it."""
     stop = asyncio.Event()
     running = asyncio.get_running_loop()
+    await out.start()
     senders = [asyncio.create_task(node.sender.run()) for node in nodes if node.sender is not None]
-    ticking = asyncio.create_task(loop.run(nodes, clock, stop))
+    ticking = asyncio.create_task(loop.run(nodes, clock, stop, out.ticked))
     ended = asyncio.create_task(stop.wait())
     for number in (signal.SIGTERM, signal.SIGINT):
         running.add_signal_handler(number, stop.set)
@@ -97,13 +102,14 @@ async def _serve(nodes: Sequence[NodeLoop], clock: Clock) -> bool:
             notify(_in_loop(running, node.tell_events))
     await asyncio.wait((ticking, ended, *senders), return_when=asyncio.FIRST_COMPLETED)
     tasks = (ticking, ended, *senders)
+    out.stopping()
     failed = [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]
     ticking.cancel()
     for node in nodes:
         if node.sender is not None:
             node.sender.stop()
     closing: asyncio.Future[Any] = asyncio.gather(*(node.source.close() for node in nodes), return_exceptions=True)
-    left: list[asyncio.Future[Any]] = [*senders, closing]
+    left: list[asyncio.Future[Any]] = [*senders, closing, asyncio.create_task(out.close())]
     await asyncio.wait(left, timeout=CLOSE_S / 2)
     for task in tasks:
         task.cancel()

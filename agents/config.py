@@ -1,15 +1,19 @@
-"""The agent's settings: a TOML file, then flags over it. An unknown key is an error."""
+"""The agent's settings: a TOML file, the environment over it, flags over both. Whatever is not known is an error.
 
+A setting is one field of AgentConfig with its description; flags, variables and the reference page are made from it.
+"""
+
+import difflib
 import json
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_type_hints
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from agents.scrape import target
 from wire.labels import ENGINES
@@ -19,32 +23,54 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+PREFIX: Final = "FETTLE_AGENT_"
+OTHERS: Final = {
+    "FETTLE_AGENT_TOKEN": "the node's token itself, where no file holds it",
+    "FETTLE_AGENT_CONFIG": "the TOML file, as `--config`",
+    "FETTLE_AGENT_CACHE": "where the one-file agent unpacks itself",
+    "FETTLE_AGENT_FILE": "the server's: the file that it installs on nodes",
+}
+"""Variables with the prefix that are no setting."""
+COMMANDS: Final = ("pause_profiling", "release")
+"""What can be asked of a running agent, on the node or, where `allow_commands` names it, by the server."""
+LISTEN_PORT: Final = 9401
+
 
 class ConfigError(Exception):
     """The settings cannot be used; the message says which and what to do."""
 
 
+def _about(description: str, metavar: str = "", **bounds: Any) -> Meta:
+    """What a field's reader must know; `metavar` stands for its value in the help."""
+    return Meta(description=description, extra={"metavar": metavar}, **bounds)
+
+
+# fmt: off
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of the agent."""
 
-    server: str | None = None
-    token_file: Path | None = None
-    tokens: Path | None = None
-    node: str = ""
-    spool: Path | None = None
-    spool_max_mb: int = 64  # of 1,000,000 bytes each
-    wire: Literal["msgpack", "json"] = "msgpack"
-    replay: tuple[Path, ...] = ()
-    gpus: int | None = None
-    speed: float = 1.0
-    proc: Path = Path("/proc")
-    sys: Path = Path("/sys")
-    kernel_log: Path = Path("/dev/kmsg")  # where it may not be read, journalctl is asked
-    report_socket: Path | None = None  # where training scripts report their steps; None: the usual places
-    source: Literal["nvml", "dcgm"] = "nvml"  # who tells of the GPUs
-    dcgm: tuple[str, ...] = ()  # endpoints of this node's dcgm-exporter, for source = "dcgm"
-    engines: tuple[str, ...] = ()  # serving engines to ask, each KIND=URL
-    find_engines: bool = True  # ask those too whose command line tells where they serve
+    server: Annotated[str | None, _about("The server's agent socket: `wss://fettle.example/ws/agent/`; ws:// without TLS.", "URL")] = None
+    token_file: Annotated[Path | None, _about("File with this node's token.", "FILE")] = None
+    tokens: Annotated[Path | None, _about("With `replay`: JSON file of node names and their tokens.", "FILE")] = None
+    node: Annotated[str, _about("The node's name. Default: the host's name.", "NAME")] = ""
+    spool: Annotated[Path | None, _about("Folder that keeps what the server has not stored yet. Unset: memory, lost when the agent ends.", "DIR")] = None
+    spool_max_mb: Annotated[int, _about("The spool's bound in MB of 1,000,000 bytes each.", "N", ge=1, le=1_000_000)] = 64
+    wire: Annotated[Literal["msgpack", "json"], _about("`json` sends text frames, for debugging.")] = "msgpack"
+    replay: Annotated[tuple[Path, ...], _about("Play recordings (files or folders) as nodes.", "PATH")] = ()
+    gpus: Annotated[Annotated[int, Meta(ge=1, le=64)] | None, _about("With `replay`: GPUs of each node, filled by copies.", "N")] = None
+    speed: Annotated[float, _about("With `replay`: seconds of recording a second.", "X", gt=0, le=1000)] = 1.0
+    proc: Annotated[Path, _about("Where the node's /proc is, for containers that mount it elsewhere.", "DIR")] = Path("/proc")
+    sys: Annotated[Path, _about("Where the node's /sys is.", "DIR")] = Path("/sys")
+    kernel_log: Annotated[Path, _about("The kernel's log; where it may not be read, journalctl is asked.", "FILE")] = Path("/dev/kmsg")
+    report_socket: Annotated[Path | None, _about("Where training scripts report their steps. Default: /run/fettle/report.sock, or the same below XDG_RUNTIME_DIR.", "FILE")] = None
+    source: Annotated[Literal["nvml", "dcgm"], _about("Who tells of the GPUs; `dcgm`: the endpoints of `dcgm`.")] = "nvml"
+    dcgm: Annotated[tuple[str, ...], _about("This node's dcgm-exporters, for `source` dcgm: `http://127.0.0.1:9400/metrics`.", "URL")] = ()
+    engines: Annotated[tuple[str, ...], _about("Serving engines to ask, each KIND=URL: `vllm=http://127.0.0.1:8000`.", "KIND=URL")] = ()
+    find_engines: Annotated[bool, _about("Ask those engines too whose command line tells where they serve.")] = True
+    listen: Annotated[str | None, _about(f"Serve /metrics and /healthz at HOST:PORT, as `127.0.0.1:{LISTEN_PORT}`; a port alone means loopback. Unset: not at all.", "HOST:PORT")] = None
+    otlp: Annotated[str | None, _about("Send metrics every 10 s by OTLP/HTTP JSON: `http://127.0.0.1:4318`. Unset: not at all.", "URL")] = None
+    run_dir: Annotated[Path | None, _about("Folder of the lock and the control socket. Default: /run/fettle, or fettle below XDG_RUNTIME_DIR, or the spool.", "DIR")] = None
+    allow_commands: Annotated[tuple[Literal["pause_profiling", "release"], ...], _about("Commands that the server may give: `pause_profiling`, `release`. Default: none.", "NAME")] = ()
 
     def token(self, node: str) -> str:
         """The token of `node`; ConfigError where none is given."""
@@ -61,31 +87,109 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         if not token:
             raise ConfigError("no token: give --token-file FILE, or the variable FETTLE_AGENT_TOKEN.")
         return token
+# fmt: on
 
 
-def load(file: Path | None, flags: Mapping[str, object]) -> AgentConfig:
-    """The settings of `file` (None: no file) with `flags` over them; flags that are None do not count."""
-    settings: dict[str, Any] = {}
-    if file is not None:
+class Setting(NamedTuple):
+    """One field of AgentConfig, for flags and pages. `choices`: all it may be; `is_list`: it may be given several times."""
+
+    name: str
+    type: Any
+    default: object
+    about: str
+    metavar: str
+    choices: tuple[str, ...]
+    is_list: bool
+
+    @property
+    def flag(self) -> str:
+        """Its flag."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable; a list's parts stand between commas."""
+        return PREFIX + self.name.upper()
+
+
+def settings() -> tuple[Setting, ...]:
+    """Every setting, in the order of the fields."""
+    hints = get_type_hints(AgentConfig, include_extras=True)
+    found = []
+    for field in msgspec.structs.fields(AgentConfig):
+        hint = hints[field.name]
+        base, meta = hint.__origin__, hint.__metadata__[0]
+        inner = get_args(base)
+        is_list = getattr(base, "__origin__", None) is tuple
+        words = inner[0] if is_list else base
+        choices = get_args(words) if getattr(words, "__origin__", None) is Literal else ()
+        found.append(
+            Setting(field.name, hint, field.default, meta.description, (meta.extra or {})["metavar"], tuple(choices), is_list)
+        )
+    return tuple(found)
+
+
+def load(file: Path | None, flags: Mapping[str, object], environment: Mapping[str, str] | None = None) -> AgentConfig:
+    """The settings of `file` (None: none), then of the environment (None: this process's), then of `flags` that are not None."""
+    environment = os.environ if environment is None else environment
+    known = {setting.name: setting for setting in settings()}
+    given: dict[str, Any] = {}
+    written = list(_of_file(file, known))
+    words = [*_of_environment(environment, known), *_of_flags(flags, known)]
+    for number, (origin, name, value) in enumerate((*written, *words)):
+        is_text = number >= len(written)  # "64" is a number there, while a file knows numbers itself
         try:
-            settings = tomllib.loads(_read(file))
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{file}: not TOML: {error}.") from None
-    settings |= {name: value for name, value in flags.items() if value is not None}
-    try:
-        config = msgspec.convert(settings, AgentConfig, dec_hook=_path)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{file or 'flags'}: {error}.") from None
-    if config.gpus is not None and not 1 <= config.gpus <= 64:
-        raise ConfigError(f"gpus={config.gpus} is outside 1 to 64.")
-    if not 0 < config.speed <= 1000:
-        raise ConfigError(f"speed={config.speed} is outside 0 to 1000.")
-    if not 1 <= config.spool_max_mb <= 1_000_000:
-        raise ConfigError(f"spool_max_mb={config.spool_max_mb} is outside 1 to 1000000.")
+            given[name] = msgspec.convert(value, known[name].type, strict=not is_text, dec_hook=_path)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{origin}: {error}.") from None
+    config = AgentConfig(**given)
     if config.server is not None and not config.server.startswith(("ws://", "wss://")):
         raise ConfigError(f"server={config.server!r} must begin with ws:// or wss://.")
     _check_endpoints(config)
     return config if config.node else msgspec.structs.replace(config, node=socket.gethostname())
+
+
+def listen_address(text: str) -> tuple[str, int]:
+    """Host and port of the setting `listen`; loopback where it names no host. ConfigError where it is neither."""
+    host, _, port = text.rpartition(":")
+    if not (port.isdecimal() and port.isascii() and int(port) < 1 << 16) or (":" in host and not host.startswith("[")):
+        raise ConfigError(f"listen={text!r} must be HOST:PORT, as 127.0.0.1:{LISTEN_PORT} or [::1]:{LISTEN_PORT}.")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _of_file(file: Path | None, known: Mapping[str, Setting]) -> Iterable[tuple[str, str, object]]:
+    if file is None:
+        return
+    try:
+        found = tomllib.loads(_read(file))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: not TOML: {error}.") from None
+    for name, value in found.items():
+        if name not in known:
+            raise ConfigError(f"{file}: there is no setting {name!r}; {_nearest(name, known)}")
+        yield f"{file}: {name}", name, value
+
+
+def _of_environment(environment: Mapping[str, str], known: Mapping[str, Setting]) -> Iterable[tuple[str, str, object]]:
+    by_variable = {setting.variable: setting for setting in known.values()}
+    for variable, text in sorted(environment.items()):
+        if not variable.startswith(PREFIX) or variable in OTHERS:
+            continue
+        setting = by_variable.get(variable)
+        if setting is None:
+            raise ConfigError(f"there is no variable {variable}; {_nearest(variable, (*by_variable, *OTHERS))}")
+        yield variable, setting.name, [part.strip() for part in text.split(",") if part.strip()] if setting.is_list else text
+
+
+def _of_flags(flags: Mapping[str, object], known: Mapping[str, Setting]) -> Iterable[tuple[str, str, object]]:
+    return [(known[name].flag, name, value) for name, value in flags.items() if value is not None]
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that is not known."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}."
 
 
 def _check_endpoints(config: AgentConfig) -> None:
@@ -101,6 +205,10 @@ def _check_endpoints(config: AgentConfig) -> None:
                 f"engines, entry {number}: it must begin with {', '.join(ENGINES)} and =, as in vllm=http://127.0.0.1:8000/metrics."
             )
         _check_address(f"engines, entry {number}", url)
+    if config.otlp is not None:
+        _check_address("otlp", config.otlp)
+    if config.listen is not None:
+        listen_address(config.listen)
 
 
 def _check_address(name: str, url: str) -> None:

@@ -19,6 +19,7 @@ from agents.sender import Sender
 from agents.source import Absences, Inventory, Source
 from agents.spool import Spool
 from agents.told_labels import ToldLabels
+from agents.vitals import Delivery, NodeView, Vitals
 from wire.codec import encode
 from wire.messages import Batch, Event
 
@@ -50,6 +51,8 @@ class NodeLoop:
         self.source = source
         self.spool = spool
         self.sender = sender
+        self.vitals = Vitals()
+        """How it fares, for outputs on the node."""
         self._clock = clock
         self._inventory: Inventory | None = None
         self._boot = ""
@@ -61,6 +64,23 @@ class NodeLoop:
         self._drops_at = -math.inf
         self._recent: dict[tuple[str, str | None, int | None], list[float]] = {}  # first told at, repeats since
         self._untold: list[tuple[DeviceEvent, float]] = []
+
+    def view(self) -> NodeView:
+        """What outputs on the node see of it."""
+        return NodeView(self.node, self.vitals, self._delivery, lambda: str(getattr(self.source, "state", "not_read")))
+
+    def _delivery(self) -> Delivery:
+        spool, sender = self.spool, self.sender
+        return Delivery(
+            connected=sender is not None and sender.is_connected,
+            stored=0 if sender is None else sender.stored,
+            refused={} if sender is None else dict(sender.refused),
+            waiting=spool.waiting,
+            waiting_bytes=spool.size_bytes,
+            dropped=spool.dropped,
+            dropped_events=spool.dropped_events,
+            write_errors=spool.write_errors,
+        )
 
     async def tick(self, t: float) -> None:
         """Collect, keep and send one second."""
@@ -84,6 +104,7 @@ class NodeLoop:
             absent=self._absences.changes(tick),
         )
         self._batch_seq += 1
+        self.vitals.take(self.source.inventory, tick, t, self._clock.monotonic())
         self._keep(BATCH, batch.seq, encode(batch))
         self.tell_events()
 
@@ -119,6 +140,8 @@ class NodeLoop:
         """Tell of one event; equal ones that follow at once are counted, so that a storm is two events a second."""
         at = at if event.at is None else event.at
         key = (event.kind, event.gpu_uuid, event.code)
+        if event.kind == "xid" and event.gpu_uuid is not None and event.code is not None:
+            self.vitals.xids[event.gpu_uuid] = event.code
         recent = self._recent.get(key)
         if recent is not None and event.code is not None and 0 <= at - recent[0] < REPEAT_S:
             recent[1] += 1
@@ -176,6 +199,9 @@ async def run(nodes: Sequence[NodeLoop], clock: Clock, stop: asyncio.Event, on_t
             for node in nodes:
                 node.tell(DeviceEvent("agent", None, None, f"The node's clock jumped by {jump:.1f} s."), clock.now())
             due = math.floor(clock.now())
+        elif math.isfinite(last):
+            for node in nodes:
+                node.vitals.late_ticks += due - int(last) - 1
         last = due
         await asyncio.gather(*(_tick(node, float(due)) for node in nodes))
         if on_tick is not None:
@@ -186,4 +212,5 @@ async def _tick(node: NodeLoop, t: float) -> None:
     try:
         await node.tick(t)
     except Exception:
+        node.vitals.failed_ticks += 1
         log.exception("A tick of %s failed; the next one is tried as usual", node.node)

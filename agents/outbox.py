@@ -17,6 +17,8 @@ class Outbox:
         self.spool = spool
         self.refused: Counter[str] = Counter()
         """Records that were given up, by the server's code."""
+        self.stored = 0
+        """Records that the server stored."""
         self._as_text = as_text
 
     def frame(self, group: Group, kind: int, seq: int) -> bytes | str | None:
@@ -28,7 +30,7 @@ class Outbox:
 
     def settle(self, group: Group, kind: int, ranges: list[Range]) -> None:
         """The server stored these."""
-        self.spool.settle(group, kind, ranges)
+        self.stored += self.spool.settle(group, kind, ranges)
 
     def refuse(self, group: Group, kind: int, seq: int, code: str) -> None:
         """The server, or its size limit, will never take this one."""

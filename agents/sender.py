@@ -17,6 +17,7 @@ from agents.segment import Group
 from agents.session import WELCOME_S, ServerRefusedError, Session
 from agents.spool import Spool
 from wire.codec import WireError
+from wire.messages import Command
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +41,23 @@ class Sender:
         self._said = ""
         self._lost = 0
         self._stopping = False
+        self.on_command: Callable[[Command], None] | None = None
+        """What to do with the server's commands; None: none is obeyed."""
 
     @property
     def refused(self) -> Counter[str]:
         """Records that were given up, by the server's code."""
         return self._outbox.refused
+
+    @property
+    def stored(self) -> int:
+        """Records that the server stored."""
+        return self._outbox.stored
+
+    @property
+    def is_connected(self) -> bool:
+        """True while the server takes what is sent."""
+        return self._session is not None and self._session.is_welcome
 
     def stop(self) -> None:
         """End the connection in order; `run` returns, unless it waits for its next try."""
@@ -101,7 +114,7 @@ class Sender:
                 self._url, additional_headers=headers, compression=None, open_timeout=WELCOME_S, close_timeout=1, proxy=None
             )
             async with connection as socket:
-                self._session = Session(self._outbox, self._clock, socket, group, self._welcomed)
+                self._session = Session(self._outbox, self._clock, socket, group, self._welcomed, self.on_command)
                 await self._session.run()
         except InvalidStatus as error:
             status = error.response.status_code

@@ -59,14 +59,21 @@ class _Lane:
 
 
 class Session:
-    """One connection; `on_welcome` is called when the server took the first hello."""
+    """One connection; `on_welcome` is called when the server took the first hello, `on_command` for each of its commands."""
 
     def __init__(
-        self, outbox: Outbox, clock: Clock, socket: ClientConnection, group: Group, on_welcome: Callable[[], None]
+        self,
+        outbox: Outbox,
+        clock: Clock,
+        socket: ClientConnection,
+        group: Group,
+        on_welcome: Callable[[], None],
+        on_command: Callable[[Command], None] | None = None,
     ) -> None:
         self._outbox = outbox
         self._clock = clock
         self._on_welcome = on_welcome
+        self._on_command = on_command
         self._socket = socket
         self._live = _Lane(group)
         self._earlier: _Lane | None = None
@@ -76,6 +83,11 @@ class Session:
         self._stopped = False
         self._say_again: set[_Lane] = set()
         self._hellos = 0
+
+    @property
+    def is_welcome(self) -> bool:
+        """True once the server took the first hello."""
+        return self._live.is_welcome
 
     def offer(self, kind: int, seq: int) -> None:
         """A new record of the live group."""
@@ -196,7 +208,10 @@ class Session:
                 if self._asked:
                     self._asked.popleft().is_welcome = True
             elif isinstance(message, Command):
-                log.info("The server's command %s is not allowed here and was not obeyed.", plain(message.name))
+                if self._on_command is None:
+                    log.info("The server's command %s is not allowed here and was not obeyed.", plain(message.name))
+                else:
+                    self._on_command(message)
             if self._say_again:
                 await self._hello_again()
             self._wake.set()

@@ -10,7 +10,6 @@ Survives the death of the process at any instant. After a loss of power the last
 synced to the disk before they count as kept.
 """
 
-import fcntl
 import logging
 import os
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from agents import lock
 from agents.segment import (
     BATCH,
     EVENT,
@@ -45,6 +45,10 @@ Range = tuple[int, int]
 
 class SpoolError(Exception):
     """The spool's directory cannot be used; the message says why."""
+
+
+class SpoolHeldError(SpoolError):
+    """Another agent uses the directory; the message names its pid."""
 
 
 class Spool:
@@ -154,6 +158,16 @@ class Spool:
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
+
+    @property
+    def waiting(self) -> int:
+        """Records that are not settled yet."""
+        return sum(len(places) for group in self._groups.values() for places in group.places)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that it takes, on disk and in memory."""
+        return sum(segment.size for segment in self._segments) + self._in_memory
 
     # Writing
 
@@ -323,10 +337,11 @@ class Spool:
     def _lock(self, directory: Path) -> None:
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock_fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SpoolError(f"another agent uses the spool {directory}: stop it, or give this one its own directory.") from None
+            self._lock_fd = lock.hold(
+                directory / "lock", f"uses the spool {directory}: stop it, or give this one its own directory."
+            )
+        except lock.HeldError as error:
+            raise SpoolHeldError(str(error)) from None
         except OSError as error:
             raise SpoolError(f"the spool {directory} cannot be used: {error.strerror or error}.") from None
 

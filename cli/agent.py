@@ -1,65 +1,65 @@
-"""`fettle agent`: stream this node's telemetry to a server, play recordings, or print one tick."""
+"""`fettle agent`: stream this node's telemetry to a server, play recordings, print one tick, or speak with a running agent."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-HELP = "Stream this node's GPU, host and process telemetry to a server, or print one tick."
+if TYPE_CHECKING:
+    from agents.config import AgentConfig
+
+HELP = "Stream this node's GPU, host and process telemetry to a server, print one tick, or speak with the agent that runs."
+DOINGS = {
+    "run": "stream (what happens without a word)",
+    "doctor": "tell what works here, what does not, why, and what to do; exit code 1 when something is wrong",
+    "status": "ask the agent that runs on this node",
+    "pause-profiling": "let another profiler have the counters for a while (--for)",
+    "release": "close every handle of the driver for a while (--for), so that it can be unloaded",
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings below; flags win")
+    """Declare the flags: one for each setting, and those that are no setting."""
+    from agents.config import settings
+
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = f"{HELP}\n\n" + "\n".join(f"  {word:<16} {about}" for word, about in DOINGS.items())
+    parser.epilog = (
+        "Each setting may also stand in the --config file (spool_max_mb = 64) or in the environment (FETTLE_AGENT_SPOOL_MAX_MB); "
+        "flags win over the environment, and that over the file."
+    )
+    parser.add_argument("do", nargs="?", choices=DOINGS, default="run", metavar="WORD", help="one of the words above")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings below")
     parser.add_argument("--once", action="store_true", help="read everything once, print it and end; no server needed")
-    parser.add_argument("--json", action="store_true", help="with --once: print JSON")
-    parser.add_argument("--server", metavar="URL", help="the server's agent socket, e.g. ws://127.0.0.1:8000/ws/agent/")
-    parser.add_argument("--token-file", type=Path, metavar="FILE", help="file with this node's token")
-    parser.add_argument("--tokens", type=Path, metavar="FILE", help="with --replay: JSON file {node: token}")
-    parser.add_argument("--node", metavar="NAME", help="the node's name (default: the host's name)")
-    parser.add_argument("--spool", type=Path, metavar="DIR", help="keep what the server has not stored yet in this directory")
-    parser.add_argument(
-        "--spool-max-mb", type=int, metavar="N", help="the spool's size limit in MB, of 1,000,000 bytes each (64)"
-    )
-    parser.add_argument(
-        "--report-socket", type=Path, metavar="FILE", help="where training scripts report their steps (/run/fettle/report.sock)"
-    )
-    parser.add_argument("--source", choices=("nvml", "dcgm"), help="who tells of the GPUs (nvml); dcgm: the endpoints of --dcgm")
-    parser.add_argument("--dcgm", nargs="+", metavar="URL", help="this node's dcgm-exporters, e.g. http://127.0.0.1:9400/metrics")
-    parser.add_argument(
-        "--engines", nargs="+", metavar="KIND=URL", help="serving engines to ask, e.g. vllm=http://127.0.0.1:8000"
-    )
-    parser.add_argument(
-        "--no-find-engines",
-        dest="find_engines",
-        action="store_false",
-        default=None,
-        help="ask only those of --engines, look for no others",
-    )
-    parser.add_argument("--wire", choices=("msgpack", "json"), help="json sends text frames, for debugging")
-    parser.add_argument("--replay", type=Path, nargs="+", metavar="PATH", help="play recordings (files or directories) as nodes")
-    parser.add_argument("--gpus", type=int, metavar="N", help="with --replay: GPUs of each node, filled by copies")
-    parser.add_argument("--speed", type=float, metavar="X", help="with --replay: seconds of recording a second")
+    parser.add_argument("--json", action="store_true", help="with --once, doctor and status: print JSON")
+    parser.add_argument("--for", dest="duration", metavar="TIME", help="with pause-profiling and release: 90s, 10m, 2h (10m)")
+    for setting in settings():
+        about = setting.about.replace("`", "").replace("%", "%%")
+        if isinstance(setting.default, bool):
+            parser.add_argument(setting.flag, dest=setting.name, action=argparse.BooleanOptionalAction, default=None, help=about)
+            continue
+        if setting.default not in (None, "", ()):
+            about += f" ({setting.default})"
+        parser.add_argument(
+            setting.flag,
+            dest=setting.name,
+            nargs="+" if setting.is_list else None,
+            choices=setting.choices or None,
+            metavar=setting.metavar or None,
+            help=about,
+        )
 
 
 def call(options: argparse.Namespace) -> int:
-    """0 after a clean end; 2 with a sentence on stderr when the settings cannot be used."""
+    """0 after a clean end; 1 where another agent runs or something is wrong; 2 with a sentence where the settings cannot be used."""
     from agents import config
 
-    flags = {name: value for name, value in vars(options).items() if name in config.AgentConfig.__struct_fields__}
+    names = {setting.name for setting in config.settings()}
+    flags = {name: value for name, value in vars(options).items() if name in names}
+    file = options.config or (Path(os.environ["FETTLE_AGENT_CONFIG"]) if os.environ.get("FETTLE_AGENT_CONFIG") else None)
     try:
-        settings = config.load(options.config, flags)
-    except config.ConfigError as error:
-        print(f"fettle agent: {error}", file=sys.stderr)
-        return 2
-    if options.once:
-        from agents import once
-
-        print(once.text(settings, as_json=options.json))
-        return 0
-    from agents import app
-
-    try:
-        return app.run(settings)
+        return _do(options, config.load(file, flags))
     except config.ConfigError as error:
         print(f"fettle agent: {error}", file=sys.stderr)
         return 2
@@ -67,6 +67,26 @@ def call(options: argparse.Namespace) -> int:
 
 def main(words: list[str], program: str) -> int:
     """The agent alone, under the name of its own file; exit codes as `fettle agent`."""
-    parser = argparse.ArgumentParser(prog=program, description=HELP)
+    parser = argparse.ArgumentParser(prog=program)
     arguments(parser)
     return call(parser.parse_args(words))
+
+
+def _do(options: argparse.Namespace, settings: "AgentConfig") -> int:
+    """What the word asks for."""
+    if options.once:
+        from agents import once
+
+        print(once.text(settings, as_json=options.json))
+        return 0
+    if options.do == "doctor":
+        from agents import doctor
+
+        return doctor.main(settings, as_json=options.json)
+    if options.do == "run":
+        from agents import app
+
+        return app.run(settings)
+    from agents import ask
+
+    return ask.main(settings, options.do, options.duration, as_json=options.json)

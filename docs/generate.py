@@ -108,14 +108,31 @@ def rules() -> str:
 
 
 def settings() -> str:
-    """The page of the environment variables that config/ reads."""
+    """The page of the environment variables that config/ reads, and of the agent's settings."""
     lines = [
-        f"{BANNER}# Settings\n\nEnvironment variables, from `config/settings.py`. A value that cannot be understood stops the start.\n"
+        f"{BANNER}# Settings\n\n## The server\n\nEnvironment variables, from `config/settings.py`. A value that cannot be understood"
+        " stops the start.\n"
     ]
     lines.append("| variable | default | what it sets |\n| --- | --- | --- |")
     for name, default, about in sorted(_settings()):
         lines.append(f"| `{name}` | {default} | {about} |")
+    lines += _agent()
     return "\n".join(lines) + "\n"
+
+
+def _agent() -> Iterator[str]:
+    from agents.config import OTHERS, settings
+
+    yield (
+        "\n## The agent\n\nFrom `agents/config.py`. A flag wins over a variable, that over a key of the TOML file that `--config` names."
+        " In a variable, commas stand between the parts of a list. What is not known is an error that names the nearest right name.\n"
+    )
+    yield "| key | flag | variable | default | what it sets |\n| --- | --- | --- | --- | --- |"
+    for setting in settings():
+        default = "" if setting.default in (None, "", ()) else f"`{str(setting.default).lower()}`"
+        flag = f"`{setting.flag}`, `--no-{setting.flag[2:]}`" if isinstance(setting.default, bool) else f"`{setting.flag}`"
+        yield f"| `{setting.name}` | {flag} | `{setting.variable}` | {default} | {setting.about} |"
+    yield "\nVariables that are no setting: " + "; ".join(f"`{name}`, {about}" for name, about in sorted(OTHERS.items())) + "."
 
 
 def _settings() -> Iterator[tuple[str, str, str]]:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.config import AgentConfig, ConfigError, load
+from agents.config import AgentConfig, ConfigError, listen_address, load, settings
+from cli.agent import main
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
@@ -78,3 +79,68 @@ def test_an_address_that_is_wrong_is_not_repeated(tmp_path: Path) -> None:
         load(None, {"dcgm": ["ftp://me:secret@host/"]})
 
     assert "secret" not in str(caught.value)
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    """Each setting is taken from the first that has it; words become what the field is."""
+    file = tmp_path / "agent.toml"
+    file.write_text('node = "file"\nspool_max_mb = 1\nspeed = 3.0\n')
+    variables = {
+        "FETTLE_AGENT_NODE": "environment",
+        "FETTLE_AGENT_SPOOL_MAX_MB": "2",
+        "FETTLE_AGENT_FIND_ENGINES": "false",
+        "FETTLE_AGENT_ENGINES": "vllm=http://a, triton=http://b",
+        "FETTLE_AGENT_TOKEN": "no setting, but known",
+        "HOME": "/",
+    }
+    config = load(file, {"node": "flag", "gpus": "4", "speed": None}, variables)
+
+    assert (config.node, config.spool_max_mb, config.speed, config.gpus) == ("flag", 2, 3.0, 4)
+    assert config.find_engines is False
+    assert config.engines == ("vllm=http://a", "triton=http://b")
+
+
+@pytest.mark.parametrize(
+    ("content", "variables", "message"),
+    [
+        ('sever = "ws://a/"', {}, r"no setting 'sever'; did you mean server\?$"),
+        ("xyzzy = 1", {}, "there are allow_commands, dcgm"),
+        ("", {"FETTLE_AGENT_SPOL": "/x"}, r"no variable FETTLE_AGENT_SPOL; did you mean FETTLE_AGENT_SPOOL\?$"),
+        ("", {"FETTLE_AGENT_SPEED": "fast"}, "FETTLE_AGENT_SPEED: Expected"),
+        ("", {"FETTLE_AGENT_GPUS": "0"}, "FETTLE_AGENT_GPUS: Expected `int` >= 1"),
+        ('gpus = "4"', {}, "gpus: Expected `int"),
+        ("", {"FETTLE_AGENT_ALLOW_COMMANDS": "release,reboot"}, "FETTLE_AGENT_ALLOW_COMMANDS: .*reboot"),
+        ('otlp = "me:secret@host"', {}, "otlp: it must be an address"),
+        ('listen = "here"', {}, "must be HOST:PORT"),
+        ('listen = "::1:9401"', {}, "must be HOST:PORT"),
+        ('listen = "127.0.0.1:99999"', {}, "must be HOST:PORT"),
+    ],
+)
+def test_what_is_not_known_is_named_with_the_nearest_right_name(
+    tmp_path: Path, content: str, variables: dict[str, str], message: str
+) -> None:
+    """In a file and in the environment; a file's text is no number, a variable's is."""
+    file = tmp_path / "agent.toml"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        load(file, {}, variables)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("9401", ("127.0.0.1", 9401)), (":1", ("127.0.0.1", 1)), ("0.0.0.0:2", ("0.0.0.0", 2)), ("[::1]:3", ("::1", 3))],
+)
+def test_a_port_alone_means_loopback(text: str, address: tuple[str, int]) -> None:
+    """Who wants others to read must say so."""
+    assert listen_address(text) == address
+
+
+def test_every_setting_is_described_and_has_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` is made from the fields."""
+    with pytest.raises(SystemExit):
+        main(["--help"], "fettle-agent")
+    told = capsys.readouterr().out
+
+    for setting in settings():
+        assert setting.about.endswith((".", ")")), setting.name
+        assert f" {setting.flag}" in told

@@ -1,0 +1,184 @@
+"""What a running agent can be asked: its status, to leave the profiling counters to others, to let the driver go.
+
+On the node by a Unix socket that this user alone may open; by the server with a Command frame, where the setting `allow_commands` names it.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol, runtime_checkable
+
+from agents.config import COMMANDS
+from agents.device import DeviceEvent
+from agents.outbox import plain
+from agents.vitals import NodeView, cpu_s, rss_bytes
+from wire.messages import Command
+
+log = logging.getLogger(__name__)
+
+LONGEST_S: Final = 24 * 3600.0
+REQUEST_BYTES: Final = 4096
+REQUEST_S: Final = 5.0
+
+
+@runtime_checkable
+class Controllable(Protocol):
+    """A source whose driver can be left to others until a monotonic second."""
+
+    def pause_profiling(self, until: float) -> None:
+        """Leave the profiling counters to others."""
+
+    async def release(self, until: float) -> bool:
+        """Let the driver go; True when it is let go."""
+
+
+class Controls:
+    """Does what is asked; `tell` keeps an event for the server. `allowed`: what the server may ask."""
+
+    def __init__(
+        self,
+        source: Controllable,
+        view: NodeView,
+        server: str,
+        tell: Callable[[DeviceEvent, float], None],
+        allowed: tuple[str, ...],
+        version: str,
+    ) -> None:
+        self._source = source
+        self._view = view
+        self._server = server
+        self._tell = tell
+        self._allowed = allowed
+        self._version = version
+        self._began = time.monotonic()
+        self._until: dict[str, float] = {}
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def do(self, name: str, seconds: object, who: str) -> dict[str, Any]:
+        """`{"ok": …, "text": …}` for people; `who` is named in the event."""
+        if name not in COMMANDS:
+            return {"ok": False, "text": f"There is no command {plain(name)!r}; there are status, {', '.join(COMMANDS)}."}
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_S:
+            return {"ok": False, "text": f"The time must be 0 to {LONGEST_S:.0f} seconds; 0 ends it."}
+        now = time.monotonic()
+        self._until[name] = now + seconds
+        if name == "pause_profiling":
+            self._source.pause_profiling(now + seconds)
+            ok, text = True, f"The profiling counters are left to others for {seconds:g} s" if seconds else "Profiling goes on"
+        elif await self._source.release(now + seconds):
+            ok, text = True, f"The driver is let go for {seconds:g} s" if seconds else "The driver is taken up again"
+        else:
+            ok, text = (
+                False,
+                "A driver call does not come back, so the driver cannot be let go yet; it is as soon as the call returns",
+            )
+        log.info("%s, as asked by %s.", text, who)
+        self._tell(DeviceEvent("agent", None, None, f"{text}, as asked by {who}."), time.time())
+        return {"ok": ok, "text": f"{text}."}
+
+    def obey(self, command: Command) -> None:
+        """Do what the server says, where the settings allow it."""
+        name = plain(command.name)
+        if command.name not in self._allowed:
+            log.info("The server's command %s is not among allow_commands and was not obeyed.", name)
+            return
+        task = asyncio.get_running_loop().create_task(self.do(command.name, command.args.get("seconds"), "the server"))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        task.add_done_callback(lambda ended: _tell_refusal(ended, name))
+
+    def status(self) -> dict[str, Any]:
+        """How the agent fares."""
+        now, vitals, delivery = time.monotonic(), self._view.vitals, self._view.delivery()
+        last = vitals.last
+        return {
+            "node": self._view.node,
+            "server": self._server,
+            "pid": os.getpid(),
+            "version": self._version,
+            "uptime_s": round(now - self._began, 1),
+            "connected": delivery.connected,
+            "gpus": 0 if last is None else len(last.inventory.gpus),
+            "driver": self._view.driver_state(),
+            "ticks": vitals.ticks,
+            "late_ticks": vitals.late_ticks,
+            "failed_ticks": vitals.failed_ticks,
+            "last_tick_age_s": None if last is None else round(now - last.at, 1),
+            "records_stored": delivery.stored,
+            "records_refused": sum(delivery.refused.values()),
+            "spool_records": delivery.waiting,
+            "spool_bytes": delivery.waiting_bytes,
+            "spool_dropped": delivery.dropped,
+            "spool_write_errors": delivery.write_errors,
+            **{f"{name}_s": round(max(0.0, self._until.get(name, 0.0) - now), 1) for name in COMMANDS},
+            "cpu_s": round(cpu_s(), 2),
+            "rss_bytes": rss_bytes(),
+        }
+
+
+def _tell_refusal(ended: "asyncio.Task[dict[str, Any]]", name: str) -> None:
+    if ended.cancelled():
+        return
+    if ended.exception() is not None:
+        log.error("The server's command %s failed.", name, exc_info=ended.exception())
+    elif not ended.result()["ok"]:
+        log.warning("The server's command %s: %s", name, ended.result()["text"])
+
+
+class ControlSocket:
+    """One JSON line in, one JSON line out, a connection each. Mode 0600: this user and root alone."""
+
+    def __init__(self, path: Path, controls: Controls) -> None:
+        self.path = path
+        self._controls = controls
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen; OSError where the socket cannot be made. Who calls holds the node's lock: what lies there was left behind."""
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            os.fchmod(listening.fileno(), 0o600)  # before it has a name: nobody else gets in between
+            listening.bind(str(self.path))
+            self.path.chmod(0o600)
+            self._server = await asyncio.start_unix_server(self._connected, sock=listening, limit=REQUEST_BYTES)
+        except BaseException:
+            listening.close()
+            raise
+
+    async def close(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            line = await asyncio.wait_for(reader.readline(), REQUEST_S)
+            answer = await self._answer(line)
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await asyncio.wait_for(writer.drain(), REQUEST_S)
+        except (OSError, ValueError, asyncio.TimeoutError):
+            log.debug("A question over the control socket ended early.")
+        finally:
+            writer.close()
+
+    async def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            asked = json.loads(line)
+        except ValueError:
+            asked = None
+        if not isinstance(asked, Mapping) or not isinstance(asked.get("do"), str):
+            return {"ok": False, "text": 'Ask with one line of JSON: {"do": "status"}.'}
+        if asked["do"] == "status":
+            return {"ok": True, **self._controls.status()}
+        doing: Awaitable[dict[str, Any]] = self._controls.do(asked["do"], asked.get("seconds"), "somebody on the node")
+        return await doing

@@ -1,0 +1,174 @@
+"""`fettle agent doctor`: what works on this node, what does not, why, and what to do. Takes no lock and sends no data."""
+
+import asyncio
+import json
+import logging
+import sys
+import time
+from typing import Final, Literal
+
+from msgspec import Struct, to_builtins
+
+from agents import doctor_server, doctor_system, drivers, engines
+from agents.config import AgentConfig
+from agents.device import DRIVER_STATES
+from agents.machine import Machine
+from agents.source import ENGINE, GPU, HOST, Tick
+from wire.metrics import BY_KEY, Gpm
+
+Level = Literal["ok", "note", "wrong"]
+
+INTERVAL_S: Final = 1.0
+"""Means need two samples."""
+REMEDIES: Final = {
+    "unsupported": ("note", "This device, driver or mode cannot answer; there is nothing to do."),
+    "not_permitted": ("wrong", "Run the agent as root, or give its user the rights that the permissions below lack."),
+    "not_found": ("note", "What it would be read from is not there (no such device, process or file)."),
+    "not_a_number": ("note", "The source answered with no number; other readings are not touched."),
+    "blank": ("note", "The source says that it has no value now."),
+    "out_of_range": (
+        "wrong",
+        "The source answered with what cannot be true: update the driver, and report it if that does not help.",
+    ),
+    "no_previous": ("note", "A mean needs a second sample; the agent has one a second later."),
+    "timeout": ("wrong", "The driver did not answer in time: look for XID errors in the kernel log; a stuck GPU needs a reset."),
+    "gpu_lost": (
+        "wrong",
+        "The GPU fell off the bus: drain the node and reboot it; reseat or replace the card if it comes again.",
+    ),
+    "profiler_busy": (
+        "wrong",
+        "Another profiler (Nsight, ncu, DCGM's profiling) holds the counters: end it; the agent takes them up again by itself.",
+    ),
+    "driver_error": ("wrong", "The driver refused: see the kernel log (dmesg), then reload the driver or reset the GPU."),
+    "not_recorded": ("note", "The recording lacks it."),
+    "paused": ("note", "The agent was asked to leave it to others for a while; `fettle agent status` says for how long."),
+}
+"""How bad a reason is, and what to do about it."""
+_PROFILING: Final = "Profiling counters are kept to administrators: run the agent as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0."
+
+
+class Check(Struct, frozen=True):
+    """One thing that was looked at; `remedy` says what to do, empty where nothing is to be done."""
+
+    name: str
+    level: Level
+    text: str
+    remedy: str = ""
+
+
+class Report(Struct, frozen=True):
+    """All of them; `seconds` tells what each collector took."""
+
+    node: str
+    ok: bool
+    checks: list[Check]
+    absent: dict[str, dict[str, list[str]]]  # of whom, by reason: names
+    seconds: dict[str, float]
+
+
+def main(config: AgentConfig, as_json: bool) -> int:
+    """0 when nothing is wrong, 1 when something is; prints the report."""
+    logging.getLogger("agents").addHandler(logging.NullHandler())  # what it would warn of is in the report
+    report = asyncio.run(examine(config))
+    sys.stdout.write(json.dumps(to_builtins(report)) + "\n" if as_json else text(report))
+    return 0 if report.ok else 1
+
+
+async def examine(config: AgentConfig) -> Report:
+    """Look at everything once; takes a few seconds."""
+    checks: list[Check] = []
+    machine = Machine(drivers.chosen(config), config.proc, sys=config.sys, engines=engines.of(config))
+    seconds: dict[str, float] = {}
+    try:
+        for name in ("first tick", "a tick"):
+            began = time.perf_counter()
+            tick = await machine.collect()
+            seconds[name] = time.perf_counter() - began
+            await asyncio.sleep(INTERVAL_S if name == "first tick" else 0)
+        seconds.update(doctor_system.collector_seconds(config))
+        checks += _driver(machine)
+        absent = _absent(machine, tick)
+        checks += _readings(machine, absent)
+        checks += _engines(tick)
+        pids = tick.processes.pid
+    finally:
+        await machine.close()
+    checks += [Check(*found) for found in doctor_system.permissions(config, pids)]
+    checks += [Check(*found) for found in doctor_system.spool(config)]
+    checks += [Check(*found) for found in doctor_system.agent(config)]
+    checks += [Check(*found) for found in await doctor_server.server(config)]
+    checks += [Check(*found) for found in await asyncio.to_thread(doctor_server.otlp, config)]
+    rounded = {name: round(value, 6) for name, value in seconds.items()}
+    return Report(config.node, all(check.level != "wrong" for check in checks), checks, absent, rounded)
+
+
+def text(report: Report) -> str:
+    """The report for people."""
+    marks = {"ok": "ok   ", "note": "note ", "wrong": "WRONG"}
+    lines = [f"Fettle agent on {report.node}"]
+    for check in report.checks:
+        lines.append(f"{marks[check.level]}  {check.name}: {check.text}")
+        if check.remedy:
+            lines.append(f"       -> {check.remedy}")
+    lines.append("time of each collector:")
+    lines += [f"       {name:<14} {value * 1000:9.2f} ms" for name, value in report.seconds.items()]
+    lines.append("Nothing is wrong." if report.ok else "Something is wrong: see the lines that begin with WRONG.")
+    return "\n".join(lines) + "\n"
+
+
+def _driver(machine: Machine) -> list[Check]:
+    facts = machine.inventory.host
+    if machine.state == "ok":
+        gpus = machine.inventory.gpus
+        about = f"version {facts.driver_version or 'unknown'}, CUDA {facts.cuda_driver_version or 'unknown'}, {len(gpus)} GPUs"
+        return [Check("driver", "ok", about)]
+    detail = machine.state_detail or machine.state
+    remedy = DRIVER_STATES.get(machine.state, "")
+    return [Check("driver", "wrong", f"{machine.state}: {detail.removesuffix(remedy).strip(': ') or 'no GPU is read'}", remedy)]
+
+
+def _absent(machine: Machine, tick: Tick) -> dict[str, dict[str, list[str]]]:
+    found: dict[str, dict[str, list[str]]] = {}
+    rows = [(f"GPU {facts.index}", GPU, reasons) for facts, reasons in zip(machine.inventory.gpus, tick.gpu_reasons, strict=True)]
+    rows.append(("host", HOST, tick.host_reasons))
+    for number, facts in enumerate(machine.inventory.gpus):
+        if number < len(tick.holds_reasons) and (reason := tick.holds_reasons[number]) is not None:
+            found.setdefault(f"GPU {facts.index}", {}).setdefault(reason, []).append("processes")
+    for who, names, reasons in rows:
+        for name, reason in zip(names, reasons, strict=True):
+            if reason is not None:
+                found.setdefault(who, {}).setdefault(reason, []).append(name)
+    return found
+
+
+def _readings(machine: Machine, absent: dict[str, dict[str, list[str]]]) -> list[Check]:
+    checks = []
+    for who, names in (*((f"GPU {facts.index}", GPU) for facts in machine.inventory.gpus), ("host", HOST)):
+        missing = absent.get(who, {})
+        left = len(names) - sum(len([name for name in some if name in names]) for some in missing.values())
+        checks.append(Check(f"{who}: readings", "ok", f"{left} of {len(names)} are read"))
+        for reason, some in sorted(missing.items()):
+            level, remedy = REMEDIES[reason]
+            if reason == "not_permitted" and all(isinstance(_source(name), Gpm) for name in some):
+                remedy = _PROFILING
+            checks.append(Check(f"{who}: absent, {reason}", level, ", ".join(some), remedy))  # type: ignore[arg-type]
+    return checks
+
+
+def _source(name: str) -> object:
+    metric = BY_KEY.get(f"gpu.{name}")
+    return None if metric is None else metric.source
+
+
+def _engines(tick: Tick) -> list[Check]:
+    checks = []
+    for row, (name, kind) in enumerate(zip(tick.engines.name, tick.engines.kind, strict=True)):
+        read = sum(column[row] is not None for column in tick.engines.values)
+        if read:
+            checks.append(Check(f"engine {name}", "ok", f"{kind}, {read} of {len(ENGINE)} readings"))
+            continue
+        reasons = sorted({reason for reason in tick.engine_reasons[row] if reason is not None})
+        remedy = "Check that it serves /metrics there and that the agent may reach it; it is asked again with the next round."
+        checks.append(Check(f"engine {name}", "note", f"{kind}, no readings: {', '.join(reasons) or 'not asked yet'}", remedy))
+    return checks

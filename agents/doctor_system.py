@@ -1,0 +1,177 @@
+"""The doctor's look at the system: permissions, the spool, the agent that runs, and what each collector costs.
+
+A finding is (name, level, text, remedy), as `agents.doctor.Check`.
+"""
+
+import errno
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from agents import ask
+from agents.collectors.host import HostCollector
+from agents.collectors.processes import ProcessCollector
+from agents.config import AgentConfig
+from agents.worker import Worker
+
+Found = tuple[str, Literal["ok", "note", "wrong"], str, str]
+
+DEVICES: Final = Path("/dev")
+ROOM_BYTES: Final = 100_000_000
+"""Less free space than this is told of."""
+OPEN_S: Final = 2.0
+
+
+def permissions(config: AgentConfig, pids: Sequence[int], devices: Path = DEVICES) -> Iterator[Found]:
+    """What this user may open: the driver's devices, other processes' environment, the kernel log."""
+    yield from _devices(devices, config.source)
+    yield from _environment(config.proc, pids)
+    kmsg = config.kernel_log
+    code = _opened(kmsg, os.O_RDONLY | os.O_NONBLOCK)
+    if code is None:
+        yield ("kernel log", "ok", f"{kmsg} can be read", "")
+    elif code in (errno.EACCES, errno.EPERM):
+        remedy = "Run the agent as root, or give it CAP_SYSLOG; until then XIDs come from the driver's own events alone."
+        yield ("kernel log", "note", f"{kmsg} may not be read by this user", remedy)
+    else:
+        remedy = "In a container, pass the device in; until then XIDs come from the driver's own events alone."
+        yield ("kernel log", "note", f"{kmsg}: {os.strerror(code)}", remedy)
+
+
+def _devices(devices: Path, source: str) -> Iterator[Found]:
+    found = sorted(path for path in devices.glob("nvidia*") if stat.S_ISCHR(path.stat().st_mode))
+    if not found:
+        if source == "nvml":
+            remedy = "Load the driver (modprobe nvidia), or give the container the GPUs (docker run --gpus all)."
+            yield ("devices", "note", f"{devices} has no nvidia*", remedy)
+        return
+    shut = [path.name for path in found if not os.access(path, os.R_OK | os.W_OK)]
+    if shut:
+        remedy = "Add the user to the group that owns them (ls -l /dev/nvidia*), or run the agent as root."
+        yield ("devices", "wrong", f"this user may not open {', '.join(shut)}", remedy)
+    else:
+        yield ("devices", "ok", f"{len(found)} of /dev/nvidia* can be opened", "")
+
+
+def _environment(proc: Path, pids: Sequence[int]) -> Iterator[Found]:
+    asked = list(pids) or [1]
+    shut = [pid for pid in asked if _opened(proc / str(pid) / "environ", os.O_RDONLY) in (errno.EACCES, errno.EPERM)]
+    whose = "the processes on the GPUs" if pids else "process 1"
+    if shut:
+        remedy = (
+            "Run the agent as root or with CAP_SYS_PTRACE; until then jobs and settings of other users' processes are not told."
+        )
+        yield ("environments", "note", f"those of {len(shut)} of {len(asked)} ({whose}) may not be read", remedy)
+    else:
+        yield ("environments", "ok", f"those of {whose} can be read", "")
+
+
+def _opened(path: Path, flags: int) -> int | None:
+    """None when it could be opened and read, else the error's number."""
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC)
+    except OSError as error:
+        return error.errno or errno.EIO
+    try:
+        os.read(descriptor, 8192)  # the kernel log gives whole records or an error
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        return None if error.errno == errno.EPIPE else error.errno  # kmsg: records were overwritten
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def spool(config: AgentConfig) -> Iterator[Found]:
+    """The spool's folder: there, writable, with room, and how much waits in it. A disk that hangs is told of."""
+    if config.spool is None:
+        remedy = "Give --spool DIR, so that an agent's or a node's restart loses nothing."
+        yield ("spool", "note", "none: what the server has not stored is lost when the agent ends", remedy)
+        return
+    folder = config.spool / config.node
+    found: list[Found] = []
+    worker = Worker("doctor-spool")
+    worker.start(lambda: found.append(_spool(config, folder)), lambda: None)
+    ends = time.monotonic() + OPEN_S
+    while worker.busy and time.monotonic() < ends:
+        time.sleep(0.01)
+    worker.close()
+    yield (
+        found[0]
+        if found
+        else ("spool", "wrong", f"{folder} does not answer", "Its file system hangs: move the spool to a local disk.")
+    )
+
+
+def _spool(config: AgentConfig, folder: Path) -> Found:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        return ("spool", "wrong", f"{there} is no folder", "Name another one with --spool.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        return ("spool", "wrong", f"{there} may not be written by this user", "Change its owner to the agent's user.")
+    try:
+        size = sum(path.stat().st_size for path in folder.glob("*.spool"))
+        free = shutil.disk_usage(there).free
+    except OSError as error:
+        return ("spool", "wrong", f"{folder}: {error.strerror or error}", "Check the disk.")
+    about = f"{folder}: {size / 1e6:.1f} of {config.spool_max_mb} MB in use, {free / 1e9:.1f} GB free on the disk"
+    if free < ROOM_BYTES:
+        return ("spool", "wrong", about, "Free some space: what does not fit waits in memory, then the oldest is dropped.")
+    if size > 0.9e6 * config.spool_max_mb:
+        return ("spool", "wrong", about, "It is almost full: see the server below; the oldest records are dropped first.")
+    return ("spool", "ok", about, "")
+
+
+def agent(config: AgentConfig) -> Iterator[Found]:
+    """The agent that runs here, as it says itself."""
+    if not ask.running(config):
+        yield ("agent", "note", "none runs here that can be asked", "")
+        return
+    try:
+        told: dict[str, Any] = ask.ask(config, {"do": "status"})
+    except ask.AskError as error:
+        yield ("agent", "note", str(error), "")
+        return
+    about = f"pid {told.get('pid')}, {told.get('ticks')} ticks, {told.get('late_ticks')} late, {told.get('spool_records')} records wait"
+    age = told.get("last_tick_age_s")
+    if age is None or age > 10:
+        yield ("agent", "wrong", f"{about}; its last tick is {age} s old", "See its log; restart it if it does not come back.")
+    elif not told.get("connected"):
+        yield (
+            "agent",
+            "wrong",
+            f"{about}; it is not connected to {told.get('server')}",
+            "See the server below and the agent's log.",
+        )
+    elif told.get("spool_dropped"):
+        yield (
+            "agent",
+            "wrong",
+            f"{about}; {told['spool_dropped']} were dropped",
+            "The spool was full: give it more, or a steadier server.",
+        )
+    else:
+        yield ("agent", "ok", f"{about}; connected to {told.get('server')}", "")
+
+
+def collector_seconds(config: AgentConfig) -> dict[str, float]:
+    """Seconds that a second round of each of the host's collectors takes; the GPUs are in the tick."""
+    host, processes = HostCollector(config.proc, config.sys), ProcessCollector(config.proc, None)
+    try:
+        host.collect()
+        me = (os.getpid(),)
+        processes.collect(me, time.monotonic())
+        return {"host": _timed(host.collect), "one process": _timed(lambda: processes.collect(me, time.monotonic()))}
+    finally:
+        host.close()
+
+
+def _timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began

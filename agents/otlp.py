@@ -1,0 +1,246 @@
+"""Metrics by OTLP/HTTP in its JSON form (ExportMetricsServiceRequest), every EVERY_S seconds, to a collector.
+
+Names follow OpenTelemetry's semantic conventions for hardware where those have one (`hw.gpu.*`, `hw.power`, `hw.energy`, `hw.temperature`,
+`hw.errors`: https://opentelemetry.io/docs/specs/semconv/hardware/gpu/), else `fettle.SCOPE.NAME`.
+"""
+
+import http.client
+import json
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from agents.scrape import Target
+from agents.source import ENGINE, GPU, HOST
+from agents.vitals import STALE_S, LastTick, NodeView
+from agents.worker import Worker
+from wire.messages import Cell, GpuFacts
+from wire.metrics import BY_KEY, Metric
+
+log = logging.getLogger(__name__)
+
+EVERY_S: Final = 10.0
+DEADLINE_S: Final = 5.0
+PATH: Final = "/v1/metrics"
+_CUMULATIVE: Final = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
+_UNITS: Final = {
+    "percent": "%", "ratio": "1", "bytes": "By", "bytes_per_second": "By/s", "celsius": "Cel", "watts": "W", "joules": "J",
+    "megahertz": "MHz", "seconds": "s", "per_second": "1/s", "code": "1", "bits": "1", "flag": "1", "number": "1", "cores": "{core}",
+}  # fmt: skip
+
+
+class _Semantic(NamedTuple):
+    """A name of the conventions, the factor to its unit, and the attributes that it asks for."""
+
+    name: str
+    unit: str
+    scale: float = 1
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+_SEMANTIC: Final = {
+    "gpu_util_pct": _Semantic("hw.gpu.utilization", "1", 0.01, (("hw.gpu.task", "general"),)),
+    "nvenc_util_pct": _Semantic("hw.gpu.utilization", "1", 0.01, (("hw.gpu.task", "encoder"),)),
+    "nvdec_util_pct": _Semantic("hw.gpu.utilization", "1", 0.01, (("hw.gpu.task", "decoder"),)),
+    "mem_used_bytes": _Semantic("hw.gpu.memory.usage", "By"),
+    "mem_total_bytes": _Semantic("hw.gpu.memory.limit", "By"),
+    "power_w": _Semantic("hw.power", "W"),
+    "energy_j_total": _Semantic("hw.energy", "J"),
+    "temperature_c": _Semantic("hw.temperature", "Cel", 1, (("hw.sensor_location", "gpu"),)),
+    "memory_temperature_c": _Semantic("hw.temperature", "Cel", 1, (("hw.sensor_location", "memory"),)),
+    "ecc_corrected_volatile_total": _Semantic("hw.errors", "{error}", 1, (("error.type", "corrected"),)),
+    "ecc_uncorrected_volatile_total": _Semantic("hw.errors", "{error}", 1, (("error.type", "uncorrected"),)),
+}
+
+
+class _Points:
+    """Data points by metric, so that one metric stands once in a request."""
+
+    def __init__(self, t: float, since: float) -> None:
+        self._metrics: dict[str, dict[str, Any]] = {}
+        self._t, self._since = _nanoseconds(t), _nanoseconds(since)
+
+    def add(self, metric: Metric, cell: Cell, name: str, unit: str, scale: float, attributes: dict[str, str]) -> None:
+        if cell is None:
+            return
+        point: dict[str, Any] = {"attributes": _attributes(attributes), "timeUnixNano": self._t}
+        if isinstance(cell, int) and scale == 1:
+            point["asInt"] = str(cell)  # 64-bit integers are strings in JSON
+        else:
+            point["asDouble"] = cell * scale
+        if metric.kind == "counter":
+            point["startTimeUnixNano"] = self._since
+            shape: dict[str, Any] = {"sum": {"aggregationTemporality": _CUMULATIVE, "isMonotonic": True, "dataPoints": []}}
+        else:
+            shape = {"gauge": {"dataPoints": []}}
+        found = self._metrics.setdefault(name, {"name": name, "description": metric.help, "unit": unit, **shape})
+        (found.get("sum") or found["gauge"])["dataPoints"].append(point)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return list(self._metrics.values())
+
+
+def request(nodes: Sequence[NodeView], now: float, since: float, version: str) -> dict[str, Any]:
+    """The request's body; no resource for a node whose last tick is older than STALE_S at monotonic second `now`.
+
+    `since` is the UTC second from which counters are told to count.
+    """
+    found = []
+    for view in nodes:
+        last = view.vitals.last
+        if last is None or now - last.at > STALE_S:
+            continue
+        points = _Points(last.t, since)
+        _gpus(points, last)
+        for name, cell in zip(HOST, last.tick.host, strict=True):
+            _own(points, f"host.{name}", cell, {})
+        engines = last.tick.engines
+        for row, (engine, kind, model) in enumerate(zip(engines.name, engines.kind, engines.model, strict=True)):
+            for name, column in zip(ENGINE, engines.values, strict=True):
+                words = {"fettle.engine": engine, "fettle.engine.kind": kind, "fettle.engine.model": model}
+                _own(points, f"engine.{name}", column[row], words)
+        words = {"service.name": "fettle-agent", "service.version": version, "host.name": view.node}
+        scope = {"name": "fettle", "version": version}
+        found.append(
+            {"resource": {"attributes": _attributes(words)}, "scopeMetrics": [{"scope": scope, "metrics": points.metrics()}]}
+        )
+    return {"resourceMetrics": found}
+
+
+def _gpus(points: _Points, last: LastTick) -> None:
+    for number, facts in enumerate(last.inventory.gpus):
+        words = _of_gpu(facts)
+        for name, column in zip(GPU, last.tick.gpu, strict=True):
+            semantic = _SEMANTIC.get(name)
+            if semantic is None:
+                _own(points, f"gpu.{name}", column[number], words)
+                continue
+            attributes = {**words, **dict(semantic.attributes)}
+            points.add(BY_KEY[f"gpu.{name}"], column[number], semantic.name, semantic.unit, semantic.scale, attributes)
+
+
+def _own(points: _Points, key: str, cell: Cell, words: dict[str, str]) -> None:
+    metric = BY_KEY[key]
+    points.add(metric, cell, f"fettle.{key}", _UNITS.get(metric.unit, f"{{{metric.unit}}}"), 1, words)
+
+
+def _of_gpu(facts: GpuFacts) -> dict[str, str]:
+    words = {
+        "hw.id": facts.uuid,
+        "hw.type": "gpu",
+        "hw.name": f"GPU {facts.index}",
+        "hw.model": facts.name,
+        "hw.vendor": "NVIDIA",
+    }
+    if not facts.name.startswith(("NVIDIA", "Tesla", "GeForce", "Quadro")):
+        del words["hw.vendor"]
+    return words
+
+
+def _attributes(words: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": {"stringValue": word}} for key, word in words.items()]
+
+
+def _nanoseconds(t: float) -> str:
+    return str(round(t * 1e9))
+
+
+class Exporter:
+    """Sends in a thread of its own: a collector that hangs costs its own metrics alone."""
+
+    def __init__(self, where: Target, nodes: Sequence[NodeView], version: str) -> None:
+        self.sent = 0
+        self.failed = 0
+        self._where = where
+        self._nodes = nodes
+        self._version = version
+        self._worker = Worker("otlp")
+        self._due = 0.0
+        self._since = time.time()
+        self._said = ""
+
+    def ticked(self, now: float) -> None:
+        """A tick has ended at monotonic second `now`: send when it is time and the request before came back."""
+        if now < self._due:
+            return
+        self._due = now + EVERY_S
+        if self._worker.busy:
+            self._failure(f"{self._where.origin} has not answered yet; this round is left out.")
+            return
+        body = request(self._nodes, now, self._since, self._version)
+        if body["resourceMetrics"]:
+            self._worker.start(lambda: self._send(body), _nothing)
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.close()
+
+    def _send(self, body: dict[str, Any]) -> None:
+        try:
+            status, answer = post(self._where, json.dumps(body, allow_nan=False).encode())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self._failure(f"{self._where.origin} cannot be reached: {_reason(error)}.")
+            return
+        if status != 200:
+            self._failure(f"{self._where.origin} answers with HTTP status {status}.")
+            return
+        rejected = _rejected(answer)
+        if rejected:
+            self._failure(f"{self._where.origin} took the request but for {rejected} data points.")
+            return
+        self.sent += 1
+        if self._said:
+            self._said = ""
+            log.info("OTLP: %s takes metrics again; %d requests were lost so far.", self._where.origin, self.failed)
+
+    def _failure(self, sentence: str) -> None:
+        """Count each, tell once."""
+        self.failed += 1
+        if not self._said:
+            log.warning("OTLP: %s", sentence)
+        self._said = sentence
+
+
+def post(where: Target, body: bytes) -> tuple[int, bytes]:
+    """Status and the first 64 KiB of the answer to one POST."""
+    if where.scheme == "https":
+        context = ssl.create_default_context()
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            where.host, where.port, timeout=DEADLINE_S, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(where.host, where.port, timeout=DEADLINE_S)
+    headers = {"Content-Type": "application/json", "User-Agent": "fettle-agent", "Connection": "close"}
+    if where.secret is not None:
+        headers["Authorization"] = where.secret
+    try:
+        connection.request("POST", where.path, body, headers)
+        with connection.getresponse() as response:
+            return response.status, response.read(1 << 16)
+    finally:
+        connection.close()
+
+
+def _rejected(answer: bytes) -> int:
+    """Data points that the collector says it refused; 0 where it says nothing that can be read."""
+    try:
+        return int(json.loads(answer)["partialSuccess"]["rejectedDataPoints"])
+    except (ValueError, KeyError, TypeError):
+        return 0
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens there"
+    if isinstance(error, socket.gaierror):
+        return "its name is not known"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {DEADLINE_S:g} s"
+    return type(error).__name__
+
+
+def _nothing() -> None:
+    pass
