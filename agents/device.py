@@ -132,8 +132,12 @@ class NvmlGpu(Protocol):
     def call(self, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Any:
         """The answer of one plain call: a number, a list, or a struct with members (`struct`: the one that the call fills)."""
 
-    def unsupported(self) -> set[str]:
-        """What the device is known not to answer in its MIG mode, under this driver; to be added to. Kept while the agent runs."""
+    @property
+    def found(self) -> tuple[str, ...]:
+        """UUIDs of the MIG instances that it was split into when the driver was opened; asks nothing."""
+
+    def unsupported(self, mig_mode: bool | None) -> set[str]:
+        """What the device is known not to answer in this MIG mode, under this driver; to be added to. Kept while the agent runs."""
 
     def fields(self, ids: Sequence[FieldId]) -> list[Answer]:
         """The values of several field ids, asked at once; each has its own status."""

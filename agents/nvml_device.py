@@ -102,14 +102,15 @@ class NvmlDevice:
             raise DeviceError("driver_error", f"GPU {index} has no UUID")
         self.facts = self._facts(index, uuid)
         self._gpm = GpmSamples(nvml, self._handle, gpm_error)
+        self.found: tuple[str, ...] = ()  # instances, as `split` saw them
 
     def reader(self, slow_s: float) -> GpuCollector:
         """A reader of the registry's NVML, field and GPM metrics."""
         return GpuCollector(self, slow_s)
 
-    def unsupported(self) -> set[str]:
-        """What this GPU is known not to answer under its driver and in its MIG mode."""
-        return self._known.setdefault((self._driver, self.facts.uuid, self.mig_mode()), set())
+    def unsupported(self, mig_mode: bool | None) -> set[str]:
+        """What this GPU is known not to answer under its driver and in this MIG mode."""
+        return self._known.setdefault((self._driver, self.facts.uuid, mig_mode), set())
 
     def call(self, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Any:
         """The answer of one NVML function for this GPU; a text argument names a constant of the module."""
@@ -198,7 +199,9 @@ class NvmlDevice:
         """Its MIG instances, each a GPU of its own; none where it is not split."""
         if not self.facts.mig_mode:
             return []
-        return [NvmlInstance(self, self._nvml, handle, uuid) for handle, uuid in self.instance_handles()]
+        handles = self.instance_handles()
+        self.found = tuple(uuid for _, uuid in handles)
+        return [NvmlInstance(self, self._nvml, handle, uuid) for handle, uuid in handles]
 
     def gpm_of(self, gpu_instance: int) -> GpmSamples:
         """GPM's samples of one GPU instance."""
@@ -260,6 +263,8 @@ class NvmlDriver:
         self._events: Any = None
         self._open = False
         self._known: Known = {}
+        self._devices: list[NvmlDevice | NvmlInstance] = []
+        self._waiting = False  # a thread is in the library, waiting for events
 
     def open(self) -> tuple[NvmlDevice | NvmlInstance, ...]:
         """Every GPU that answers, each followed by its MIG instances; DriverError with a named state otherwise."""
@@ -288,13 +293,15 @@ class NvmlDriver:
             self.close()
             raise DriverError("no_gpu", "; ".join(unreachable))
         self._events = self._register(devices)
-        found: list[NvmlDevice | NvmlInstance] = []
+        self._devices = []
         for device in devices:
-            found += [device, *device.split()]
-        return tuple(found)
+            self._devices += [device, *device.split()]
+        return tuple(self._devices)
 
     def _forget_library(self) -> None:
         """Load the library anew with the next `open`: the one in memory may be from before an upgrade of the driver."""
+        if self._waiting:
+            return  # next time: unloading it under a thread would crash
         nvml: Any = self._nvml
         library, nvml.nvmlLib = nvml.nvmlLib, None
         nvml._nvmlGetFunctionPointer_cache.clear()
@@ -323,11 +330,14 @@ class NvmlDriver:
         if self._events is None:
             raise DeviceError("unsupported", "no GPU reports events")
         try:
+            self._waiting = True
             data = nvml.nvmlEventSetWait(self._events, timeout_ms)
         except nvml.NVMLError as error:
             if error.value == nvml.NVML_ERROR_TIMEOUT:
                 return None
             raise _device_error(error) from error
+        finally:
+            self._waiting = False
         try:
             uuid = _text(nvml.nvmlDeviceGetUUID(data.device))
         except nvml.NVMLError:
@@ -345,6 +355,9 @@ class NvmlDriver:
         if not self._open:
             return
         self._open = False
+        for device in self._devices:
+            device.let_profiling_go()
+        self._devices = []
         try:
             if self._events is not None:
                 self._nvml.nvmlEventSetFree(self._events)

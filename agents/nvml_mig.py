@@ -46,6 +46,7 @@ class NvmlInstance:
         shared = attributes is not None and attributes.computeInstanceSliceCount < attributes.gpuInstanceSliceCount
         self._gpm = None if gpu_instance is None or shared else parent.gpm_of(gpu_instance)
         self._unsupported: set[str] = set()
+        self.found: tuple[str, ...] = ()
 
     def reader(self, slow_s: float) -> GpuCollector:
         """A reader of what the instance has of its own."""
@@ -60,7 +61,7 @@ class NvmlInstance:
         except DeviceError as error:  # what it could answer before it was destroyed is no lack of the card
             raise DeviceError("not_found" if error.reason == "unsupported" else error.reason, str(error)) from error
 
-    def unsupported(self) -> set[str]:
+    def unsupported(self, mig_mode: bool | None) -> set[str]:
         """What this instance cannot answer; another one, of another size, has its own."""
         return self._unsupported
 

@@ -59,7 +59,7 @@ class GpuCollector:
         self.answered = False  # in the last tick the device answered at least one question
         self._slow_at = float("-inf")
         self.mig_mode = device.facts.mig_mode
-        self.instances = device.instances() if self.mig_mode else ()
+        self.instances = device.found
         self._paused_until = self._profiler_at = float("-inf")
         self._profiler_wait_s = PROFILER_FIRST_S
         self._failed = False
@@ -71,7 +71,7 @@ class GpuCollector:
 
     def _plan(self) -> None:
         """Sort the registry by cadence and kind of source, but for what this device is known not to answer in its mode."""
-        self._unsupported = self.device.unsupported()
+        self._unsupported = self.device.unsupported(self.mig_mode)
         self._calls: dict[str, list[_Call]] = {cadence: [] for cadence in _BY_CADENCE}
         self._fields: dict[str, list[tuple[FieldId, _Part]]] = {cadence: [] for cadence in _BY_CADENCE}
         self._links: list[tuple[str, _Part]] = []

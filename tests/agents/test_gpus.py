@@ -179,6 +179,61 @@ async def test_a_card_that_is_lost_takes_its_slices_with_it() -> None:
     await one.close()
 
 
+async def test_of_two_gpus_with_one_uuid_the_second_is_left_out() -> None:
+    """As clones of a virtual machine may show; the hello must not contradict itself."""
+    nvml = FakeNvml()
+    nvml.gpus[1]["uuid"] = nvml.gpus[0]["uuid"]
+    one = Gpus(NvmlDriver(nvml), DEADLINE_S)
+    rows = await tick(one)
+
+    assert [facts.uuid for facts in one.stock.gpus] == [nvml.gpus[0]["uuid"]]
+    assert len(rows.values) == 1
+    await one.close()
+
+
+async def test_a_gpu_that_only_the_count_misses_is_lost() -> None:
+    """No XID, no error of its own: the driver was opened anew and lists one GPU less."""
+    nvml = FakeNvml()
+    one = Gpus(NvmlDriver(nvml), DEADLINE_S)
+    await tick(one)
+    gone = nvml.gpus.pop(1)
+    nvml.gpus[0]["calls"] |= {"nvmlDeviceGetMigMode()": [0, 0]}
+    nvml.gpus.append(gone | {"fails": pynvml.NVML_ERROR_GPU_IS_LOST})
+    await tick(one)
+    nvml.gpus.pop()
+    for _ in range(3):
+        rows = await tick(one)
+
+    assert set(rows.reasons[1]) == {"gpu_lost"}
+    assert [event.gpu_uuid for event in one.events() if event.kind == "gpu_lost"] == [gone["uuid"]]
+    assert cell(rows, 0, "power_w")[1] is None
+    await one.close()
+
+
+async def test_closing_and_opening_the_driver_frees_what_profiling_held() -> None:
+    """A GPU that stays lost is looked for for ever: nothing may gather."""
+    nvml = FakeNvml()
+    one = Gpus(NvmlDriver(nvml), DEADLINE_S)
+    await tick(one)
+    await one.close()
+
+    assert nvml.asked["nvmlGpmSampleFree"] == 4
+
+
+async def test_attaching_a_gpu_asks_the_driver_nothing() -> None:
+    """That happens in the loop's own thread, where a call that hangs would hold up everything."""
+    nvml = FakeNvml()
+    split(nvml, 0, "1g.18gb")
+    driver = NvmlDriver(nvml)
+    devices = driver.open()
+    nvml.asked.clear()
+    for device in devices:
+        device.reader(15.0)
+
+    assert nvml.asked.total() == 0
+    driver.close()
+
+
 async def test_metrics_that_another_driver_takes_away_are_told_of(tmp_path: Path) -> None:
     """Once for a model, across restarts of the agent; the same driver again is no news."""
     file = tmp_path / "capabilities.json"
