@@ -11,12 +11,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import structs
 
 from agents.capabilities import Capabilities
-from agents.device import DRIVER_STATES, SLOW_S, DeviceError, DeviceEvent, Driver, DriverError, Gpu, GpuReader, Versions
+from agents.device import DRIVER_STATES, SLOW_S, DeviceError, DeviceEvent, Driver, DriverError, Versions
+from agents.gpu_slot import Opened, Rows, Slot, Stock, instance, reading
 from agents.source import GPU
 from agents.worker import Worker
 from wire.messages import Cell, GpuFacts, Hold
@@ -38,52 +39,6 @@ _EVENT_WAIT_MS: Final = 500
 _WIDTH: Final = len(GPU)
 
 
-class _Opened(NamedTuple):
-    """What opening the driver brought."""
-
-    devices: tuple[Gpu, ...]
-    versions: Versions
-    unreachable: tuple[str, ...]
-
-
-class _Slot:
-    """One GPU's place in the columns; it stays when the GPU is lost."""
-
-    def __init__(self, facts: GpuFacts, device: Gpu, slow_s: float) -> None:
-        self.facts = facts
-        self._slow_s = slow_s
-        self.xids = 0
-        self.lost = False
-        self.busy = False  # another profiler holds its counters
-        self.attach(device)
-
-    def attach(self, device: Gpu) -> None:
-        """Read from `device` from now on; a thread that hangs with the old one is left behind."""
-        self.reader: GpuReader = device.reader(self._slow_s)
-        self.reader.xids = self.xids
-        self.gone = False  # the driver does not list it any more: there is nothing to ask
-        self.instances = self.reader.instances
-        self.read = 0  # ticks in which it answered since then
-        self.worker = Worker(f"gpu-{self.facts.index}")
-        self.late = False
-
-
-class Stock(NamedTuple):
-    """What the driver shows."""
-
-    gpus: tuple[GpuFacts, ...] = ()
-    versions: Versions = Versions()
-
-
-class Rows(NamedTuple):
-    """One tick of all GPUs; `values[g]` and `reasons[g]` in the registry's order."""
-
-    values: list[list[Cell]]
-    reasons: list[list[str | None]]
-    holds: list[Hold]
-    holds_reasons: list[str | None]
-
-
 class Gpus:
     """All GPUs of one driver; None: there is none to ask.
 
@@ -102,13 +57,13 @@ class Gpus:
         self._versions = Versions()
         self._capabilities = Capabilities() if capabilities is None else capabilities
         self._released_until = self._paused_until = float("-inf")
-        self._slots: list[_Slot] = []
+        self._slots: list[Slot] = []
         self._opener = Worker("driver")
         self._retry_at = float("-inf")
         self._retry_s = RETRY_FIRST_S
         self._happened: deque[DeviceEvent] = deque(maxlen=10_000)  # the watcher's thread appends
         self._opening = False
-        self._outcome: _Opened | DriverError | None = None
+        self._outcome: Opened | DriverError | None = None
         self._dead_ticks = 0
         self._split_anew = self._is_shut = False
         self._watcher: threading.Thread | None = None
@@ -231,10 +186,10 @@ class Gpus:
             _finish(future)
 
         for slot in ready:
-            slot.worker.start(_reading(slot.reader, now), done)
+            slot.worker.start(reading(slot.reader, now), done)
         return future
 
-    def _row(self, slot: _Slot) -> tuple[list[Cell], list[str | None]]:
+    def _row(self, slot: Slot) -> tuple[list[Cell], list[str | None]]:
         """One GPU's values and reasons."""
         late = slot.worker.busy
         if late != slot.late and not self._opening:
@@ -256,7 +211,7 @@ class Gpus:
                 self._happen("gpu_back", slot.facts.uuid, f"GPU {slot.facts.index} answers again.")
         return list(reader.values), list(reader.reasons)
 
-    def _notice(self, slot: _Slot, why: list[str | None]) -> None:
+    def _notice(self, slot: Slot, why: list[str | None]) -> None:
         """Tell what another profiler took, and what another driver no longer answers."""
         busy = "profiler_busy" in why
         if busy != slot.busy and (busy or slot.reader.answered):
@@ -273,7 +228,7 @@ class Gpus:
             text = f"Driver {self._versions.driver} does not answer what {lost.driver} did for {slot.facts.name}: "
             self._happen("driver", slot.facts.uuid, text + ", ".join(lost.names) + ".")
 
-    def _unread(self, slot: _Slot) -> str | None:
+    def _unread(self, slot: Slot) -> str | None:
         """Why nothing of this GPU is known in this tick, its processes least of all; None where its collector says."""
         if self._opening:
             return "gpu_lost" if slot.lost else "driver_error"
@@ -319,7 +274,7 @@ class Gpus:
                 if was_open:
                     self._shut(driver)()
                 devices = driver.open()
-                self._outcome = _Opened(devices, driver.versions(), driver.unreachable())
+                self._outcome = Opened(devices, driver.versions(), driver.unreachable())
             except DriverError as error:
                 self._outcome = error
             except Exception as error:
@@ -338,7 +293,7 @@ class Gpus:
             return
         outcome, self._outcome = self._outcome, None
         self._opening = False
-        if isinstance(outcome, _Opened):
+        if isinstance(outcome, Opened):
             self._attach(driver, outcome)
             return
         error = outcome or DriverError("driver_error")
@@ -356,7 +311,7 @@ class Gpus:
         timer.cancel()
         return not self._opener.busy
 
-    def _attach(self, driver: Driver, opened: _Opened) -> None:
+    def _attach(self, driver: Driver, opened: Opened) -> None:
         known = {slot.facts.uuid: slot for slot in self._slots}
         reloaded = bool(known) and self.state != "ok"
         answering: set[str] = set()
@@ -368,10 +323,10 @@ class Gpus:
             answering.add(uuid)
             slot = known.get(uuid)
             if slot is None:
-                slot = _Slot(self._numbered(device.facts), device, self._slow_s)
+                slot = Slot(self._numbered(device.facts), device, self._slow_s)
                 self._slots.append(slot)
                 if known and device.facts.parent_uuid is not None:
-                    self._happen("driver", uuid, f"{_instance(slot.facts)} was created.")
+                    self._happen("driver", uuid, f"{instance(slot.facts)} was created.")
             else:
                 # NVML renumbers when a card is gone; a GPU keeps the number under which it is known
                 slot.facts = structs.replace(device.facts, index=slot.facts.index)
@@ -384,7 +339,7 @@ class Gpus:
             if slot.facts.parent_uuid in answering:  # its card is there, it is not: the slice was taken away
                 slot.worker.close()
                 self._slots.remove(slot)
-                self._happen("driver", slot.facts.uuid, f"{_instance(slot.facts)} was destroyed.")
+                self._happen("driver", slot.facts.uuid, f"{instance(slot.facts)} was destroyed.")
                 continue
             slot.reader.fail("gpu_lost")
             slot.gone = True
@@ -462,21 +417,6 @@ class Gpus:
 
     def _happen(self, kind: str, uuid: str | None, text: str) -> None:
         self._happened.append(DeviceEvent(kind, uuid, None, text))
-
-
-def _instance(facts: GpuFacts) -> str:
-    return f"MIG instance {facts.index} ({facts.mig_profile or 'of unknown size'})"
-
-
-def _reading(reader: GpuReader, now: float) -> Callable[[], None]:
-    def job() -> None:
-        try:
-            reader.collect(now)
-        except Exception:
-            log.exception("A GPU could not be read; its readings are absent, and it is read again with the next tick")
-            reader.fail("driver_error")
-
-    return job
 
 
 def _finish(future: "asyncio.Future[None]") -> None:

@@ -1,6 +1,7 @@
 """All GPUs of a driver: MIG instances that come and go, what another driver no longer answers, and letting go on command."""
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from agents import gpus
 from agents.capabilities import Capabilities
 from agents.collectors.nvml import GPU_METRICS
+from agents.gpu_slot import Rows
 from agents.gpus import Gpus
 from agents.nvml_device import NvmlDriver
 from tests.agents.fake_nvml import FakeNvml
@@ -61,7 +63,7 @@ def instance(uuid: str, profile: str, gpu_instance: int) -> dict[str, Any]:
     }
 
 
-async def tick(one: Gpus) -> gpus.Rows:
+async def tick(one: Gpus) -> Rows:
     """One tick's readings."""
     reading = await one.begin()
     if reading is not None:
@@ -69,7 +71,7 @@ async def tick(one: Gpus) -> gpus.Rows:
     return one.rows()
 
 
-def cell(rows: gpus.Rows, gpu: int, name: str) -> tuple[Cell, str | None]:
+def cell(rows: Rows, gpu: int, name: str) -> tuple[Cell, str | None]:
     """Value and reason of one metric of one GPU."""
     position = next(number for number, metric in enumerate(GPU_METRICS) if metric.name == name)
     return rows.values[gpu][position], rows.reasons[gpu][position]
@@ -218,6 +220,23 @@ async def test_closing_and_opening_the_driver_frees_what_profiling_held() -> Non
     await one.close()
 
     assert nvml.asked["nvmlGpmSampleFree"] == 4
+
+
+async def test_opening_the_driver_again_and_again_gathers_no_threads() -> None:
+    """A GPU that stays lost is looked for with every back-off."""
+    nvml = FakeNvml()
+    one = Gpus(NvmlDriver(nvml), DEADLINE_S)
+    await tick(one)
+    nvml.fail(1, pynvml.NVML_ERROR_GPU_IS_LOST)
+    for _ in range(3):
+        await tick(one)
+    before = threading.active_count()
+    for _ in range(10):
+        await tick(one)
+    async with asyncio.timeout(20):
+        while threading.active_count() > before:  # the last ones are still ending
+            await asyncio.sleep(0.01)
+    await one.close()
 
 
 async def test_attaching_a_gpu_asks_the_driver_nothing() -> None:
