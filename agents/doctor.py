@@ -20,6 +20,7 @@ Level = Literal["ok", "note", "wrong"]
 
 INTERVAL_S: Final = 1.0
 """Means need two samples."""
+ENGINES_S: Final = 5.0
 REMEDIES: Final = {
     "unsupported": ("note", "This device, driver or mode cannot answer; there is nothing to do."),
     "not_permitted": ("wrong", "Run the agent as root, or give its user the rights that the permissions below lack."),
@@ -45,6 +46,7 @@ REMEDIES: Final = {
     "paused": ("note", "The agent was asked to leave it to others for a while; `fettle agent status` says for how long."),
 }
 """How bad a reason is, and what to do about it."""
+_TROUBLES: Final = ("gpu_lost", "ecc", "xid")
 _PROFILING: Final = "Profiling counters are kept to administrators: run the agent as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0."
 
 
@@ -83,11 +85,15 @@ async def examine(config: AgentConfig) -> Report:
     try:
         for name in ("first tick", "a tick"):
             began = time.perf_counter()
-            tick = await machine.collect()
+            await machine.collect()
             seconds[name] = time.perf_counter() - began
-            await asyncio.sleep(INTERVAL_S if name == "first tick" else 0)
+            if name == "first tick":
+                await asyncio.sleep(INTERVAL_S)
+        await _hear_engines(machine)
+        tick = await machine.collect()
         seconds.update(doctor_system.collector_seconds(config))
         checks += _driver(machine)
+        checks += [Check("event", "wrong", event.text) for event in machine.events() if event.kind in _TROUBLES]
         absent = _absent(machine, tick)
         checks += _readings(machine, absent)
         checks += _engines(tick)
@@ -101,6 +107,13 @@ async def examine(config: AgentConfig) -> Report:
     checks += [Check(*found) for found in await asyncio.to_thread(doctor_server.otlp, config)]
     rounded = {name: round(value, 6) for name, value in seconds.items()}
     return Report(config.node, all(check.level != "wrong" for check in checks), checks, absent, rounded)
+
+
+async def _hear_engines(machine: Machine) -> None:
+    """Wait for the answers of those that were found."""
+    ends = time.monotonic() + ENGINES_S
+    while machine.is_asking and time.monotonic() < ends:
+        await asyncio.sleep(0.02)
 
 
 def text(report: Report) -> str:
@@ -121,7 +134,7 @@ def _driver(machine: Machine) -> list[Check]:
     facts = machine.inventory.host
     if machine.state == "ok":
         gpus = machine.inventory.gpus
-        about = f"version {facts.driver_version or 'unknown'}, CUDA {facts.cuda_driver_version or 'unknown'}, {len(gpus)} GPUs"
+        about = f"version {facts.driver_version or 'unknown'}, CUDA {facts.cuda_driver_version or 'unknown'}, {len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
         return [Check("driver", "ok", about)]
     detail = machine.state_detail or machine.state
     remedy = DRIVER_STATES.get(machine.state, "")
