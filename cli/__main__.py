@@ -8,6 +8,8 @@ import importlib
 import sys
 from typing import Any
 
+from cli.unknown import refuse
+
 VERBS = ("advise", "agent", "record", "run")
 
 
@@ -36,7 +38,9 @@ def main(argv: list[str] | None = None) -> int:
         one = verbs.add_parser(name, help=verb.HELP, description=verb.HELP)
         verb.arguments(one)
         one.set_defaults(call=verb.call)
-    options = parser.parse_args(argv)
+    options, unknown = parser.parse_known_args(argv)
+    if unknown:
+        refuse(verbs.choices[options.verb], unknown)
     return int(options.call(options))
 
 

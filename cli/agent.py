@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.unknown import refuse
+
 if TYPE_CHECKING:
     from agents.config import AgentConfig
 
@@ -29,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "Each setting may also stand in the --config file (spool_max_mb = 64) or in the environment (FETTLE_AGENT_SPOOL_MAX_MB); "
         "flags win over the environment, and that over the file."
     )
-    parser.add_argument("do", nargs="?", choices=DOINGS, default="run", metavar="WORD", help="one of the words above")
+    parser.add_argument("do", nargs="?", default="run", metavar="WORD", help="one of the words above")
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings below")
     parser.add_argument("--once", action="store_true", help="read everything once, print it and end; no server needed")
     parser.add_argument("--json", action="store_true", help="with --once, doctor and status: print JSON")
@@ -55,6 +57,9 @@ def call(options: argparse.Namespace) -> int:
     """0 after a clean end; 1 where another agent runs or something is wrong; 2 with a sentence where the settings cannot be used."""
     from agents import config
 
+    if options.do not in DOINGS:  # judged here and not by argparse, which would take the value of a flag that is not known for it
+        print(f"fettle agent: there is no {options.do}; there are {', '.join(DOINGS)}.", file=sys.stderr)
+        return 2
     names = {setting.name for setting in config.settings()}
     flags = {name: value for name, value in vars(options).items() if name in names}
     file = options.config or (Path(os.environ["FETTLE_AGENT_CONFIG"]) if os.environ.get("FETTLE_AGENT_CONFIG") else None)
@@ -69,7 +74,10 @@ def main(words: list[str], program: str) -> int:
     """The agent alone, under the name of its own file; exit codes as `fettle agent`."""
     parser = argparse.ArgumentParser(prog=program)
     arguments(parser)
-    return call(parser.parse_args(words))
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        refuse(parser, unknown)
+    return call(options)
 
 
 def _do(options: argparse.Namespace, settings: "AgentConfig") -> int:

@@ -23,7 +23,7 @@ HERE: Final = Path(__file__).resolve().parent
 PYTHONS: Final = ("3.10", "3.11", "3.12", "3.13")
 PROCESSORS: Final = ("x86_64", "aarch64")
 GLIBCS: Final = ("2_28", "2_17", "2_5")
-CODE: Final = ("agents", "wire", "cli/__init__.py", "cli/agent.py")
+CODE: Final = ("agents", "wire", "cli/__init__.py", "cli/agent.py", "cli/unknown.py")
 _EPOCH: Final = (2020, 1, 1, 0, 0, 0)
 _SHEBANG: Final = b"#!/usr/bin/env python3\n"
 

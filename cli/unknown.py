@@ -1,0 +1,13 @@
+"""Words of a command line that no flag knows."""
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from typing import NoReturn
+
+
+def refuse(parser: argparse.ArgumentParser, words: Sequence[str]) -> NoReturn:
+    """Ends with exit code 2, naming the first unknown word and the nearest flag of `parser`."""
+    word = next((word for word in words if word.startswith("-")), words[0]).partition("=")[0]
+    close = difflib.get_close_matches(word, list(parser._option_string_actions), 1)
+    parser.error(f"there is no {word}; " + (f"did you mean {close[0]}?" if close else "--help tells what there is."))
