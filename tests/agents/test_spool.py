@@ -144,9 +144,9 @@ def test_events_alone_are_bounded_and_counted_too(tmp_path: Path) -> None:
 
 def test_events_of_a_full_spool_wait_in_memory_while_the_disk_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that takes only half of them costs none; the bound of the file holds all the same."""
-    spool = Spool(tmp_path, 1 << 15)
+    spool = Spool(tmp_path, 1 << 16)
     spool.begin(hello())
-    for seq in range(250):
+    for seq in range(500):
         spool.append(BATCH, seq, b"x" * 100)
         spool.append(EVENT, seq, b"y" * 4) if seq < 20 else None
     real, left = os.pwrite, [15]
@@ -156,7 +156,7 @@ def test_events_of_a_full_spool_wait_in_memory_while_the_disk_refuses(tmp_path: 
         return real(fd, data, offset) if left[0] > 0 else 0
 
     monkeypatch.setattr(os, "pwrite", stingy)
-    for seq in range(250, 340):
+    for seq in range(500, 680):
         spool.append(BATCH, seq, b"x" * 100)
     monkeypatch.undo()
 

@@ -51,7 +51,7 @@ def test_a_process_without_torch_has_no_version_of_it(base: Path) -> None:
     assert loaded.labels(str(base)) == {}
 
 
-def test_no_link_leads_out_of_the_processs_root(base: Path, tmp_path: Path) -> None:
+def test_no_link_leads_out_of_the_root_of_a_process(base: Path, tmp_path: Path) -> None:
     """Whether the file or a folder above it is the link: a container could point at the node's files."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "version.py").write_text(VERSION)
