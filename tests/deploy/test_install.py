@@ -92,9 +92,9 @@ def test_a_bare_node_installs_enrols_and_reports(bare: Bare, server: Server) -> 
     """One command with a code in the environment; then the agent runs from its file and its samples are stored."""
     ran = bare.run("/bin/sh", text=script(server), FETTLE_ENROLMENT_CODE=code(server, CODE), FETTLE_NODE="bare-1")
     said = ran.stdout + ran.stderr
-    token = (bare.root / "etc/fettle/agent-token").read_text().strip()
 
     assert ran.returncode == 0, said
+    token = (bare.root / "etc/fettle/agent-token").read_text().strip()
     assert "enrolled as bare-1" in said
     assert CODE not in said
     assert token not in said
