@@ -79,7 +79,7 @@ def build(target: Path) -> str:
         path = ROOT / name
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             content[f"code/{file.relative_to(ROOT)}"] = file.read_bytes()
-    for file in (ROOT / "packaging" / "systemd" / "fettle-agent.service", ROOT / "LICENSE"):
+    for file in (ROOT / "deploy" / "systemd" / "fettle-agent.service", ROOT / "LICENSE"):
         if file.exists():
             content[file.name] = file.read_bytes()
     version = _version()

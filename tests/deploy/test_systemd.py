@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-UNIT = Path(__file__).resolve().parents[2] / "packaging" / "systemd" / "fettle-agent.service"
+UNIT = Path(__file__).resolve().parents[2] / "deploy" / "systemd" / "fettle-agent.service"
 
 
 def service() -> dict[str, list[str]]:
