@@ -17,6 +17,8 @@ from advisor.rule import load
 from tests.advisor import variations
 from wire.recording import Recording, read
 
+QUICK: Final = ("ckpt_stall", "ddp_comm_bound", "disk_loader", "h2d_pageable", "loader_starved", "noisy_neighbour")
+"""The recordings that hang on what may be missing; the others take their minute among the slow tests."""
 RECORDINGS: Final = sorted((Path(__file__).resolve().parents[2] / "recordings").glob("*.jsonl.gz"))
 RULES: Final = {rule.id: rule for rule in load()}
 
@@ -108,7 +110,14 @@ def frames_of(recording: Recording) -> Frames:
     return features(window, from_start=True, min_samples=MIN_SAMPLES, min_coverage=MIN_COVERAGE, min_s=MIN_S)
 
 
-@pytest.fixture(scope="module", params=RECORDINGS, ids=lambda path: path.name.split(".")[0])
+def _name(path: Path) -> str:
+    return path.name.split(".")[0]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(path, id=_name(path), marks=() if _name(path) in QUICK else pytest.mark.slow) for path in RECORDINGS],
+)
 def lacking(request: pytest.FixtureRequest) -> dict[str, tuple[Evaluation, Frames]]:
     """By case, what is said of one recording that lacks it, and the features that it was said by."""
     whole = variations.means(read(request.param), 1.0)

@@ -203,6 +203,8 @@ async def test_a_real_agent_is_asked_serves_its_pages_and_keeps_a_second_one_out
             async with process("agent", "--server", "ws://127.0.0.1:9/", "--token-file", str(token), "--node", "n",
                                "--run-dir", str(tmp_path / "run"), "--spool", str(tmp_path / "spool")) as third:  # fmt: skip
                 _, said_too = await third.communicate()
+            asked = "let go for 60 s, as asked by somebody on the node"
+            await until(lambda: any(asked in event.text for event in server.events), 20)
             pages = []
             for page in ("metrics", "healthz"):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -218,4 +220,4 @@ async def test_a_real_agent_is_asked_serves_its_pages_and_keeps_a_second_one_out
         assert f"another agent (pid {agent.pid}) uses the spool" in said_too.decode()
         assert 'fettle_agent_connected{Hostname="n"} 1' in pages[0]
         assert pages[1].endswith("\r\n\r\nok\n")
-        assert any("let go for 60 s, as asked by somebody on the node" in event.text for event in server.events)
+        assert any(asked in event.text for event in server.events)

@@ -58,8 +58,10 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
     listed = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
     libraries = {word for word in listed.split() if word.startswith("/") and not word.endswith(":")}
     libc = next(Path(word) for word in libraries if Path(word).name == "libc.so.6")
-    # glibc's other parts, which every system has and compiled wheels ask for
-    libraries |= {str(libc.parent / name) for name in ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6")}
+    # what every system has beside libc, and compiled wheels and glibc's threads ask for
+    libraries |= {
+        str(libc.parent / name) for name in ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6", "libgcc_s.so.1")
+    }
     for word in libraries:
         if not word.startswith(str(PREFIX)) and Path(word).exists():
             (root / word.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
