@@ -56,7 +56,7 @@ async def until(machine: Machine, true: Callable[[Tick], bool]) -> Tick:
     return tick
 
 
-async def test_a_machine_reads_what_amd_smi_answers_in_the_registrys_units(sysfs: Path) -> None:
+async def test_a_machine_reads_what_amd_smi_answers_in_units_of_the_registry(sysfs: Path) -> None:
     """Facts, versions and readings of an MI300X; processes with their bytes of device memory."""
     machine = Machine(driver_of(FakeAmdSmi(), sysfs))
     tick = await machine.collect()

@@ -29,7 +29,7 @@ def one(name: str, value: str, habits: Habits | None = None) -> Mapping[str, Cel
     return read(f"{name}{{{LABELS}}} {value}\n", habits=habits)
 
 
-def test_the_default_counters_are_read_in_the_registrys_units() -> None:
+def test_the_default_counters_are_read_in_units_of_the_registry() -> None:
     """MiB become bytes and mJ joules; the exporter's TYPE is not looked at; what it does not tell is unsupported."""
     told = read(answer("dcgm-exporter-4.5.prom"))
 

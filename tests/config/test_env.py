@@ -99,7 +99,7 @@ def test_a_variable_that_nobody_reads_is_refused_with_the_nearest_name(monkeypat
     monkeypatch.setattr(env, "_asked", {"PRE_FLUSH_S"})
     monkeypatch.setenv("PRE_OTHER_X", "1")
     env.refuse_unknown("PRE_", ["PRE_ADMIN"], elsewhere=("PRE_OTHER_",))
-    monkeypatch.setenv("PRE_FLUSHS", "1")
+    monkeypatch.setenv("PRE_FLUSH_SS", "1")
 
-    with pytest.raises(env.SettingError, match="PRE_FLUSHS is no setting; PRE_FLUSH_S is"):
+    with pytest.raises(env.SettingError, match="PRE_FLUSH_SS is no setting; PRE_FLUSH_S is"):
         env.refuse_unknown("PRE_", ["PRE_ADMIN"], elsewhere=("PRE_OTHER_",))

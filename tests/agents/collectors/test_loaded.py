@@ -37,7 +37,7 @@ def test_torch_and_the_runtime_are_told_by_their_versions(base: Path) -> None:
     assert loaded.labels(str(base)) == {"torch": "2.9.1+cu128", "cuda": "12.8"}
 
 
-def test_the_librarys_own_version_outranks_what_torch_was_built_for(base: Path) -> None:
+def test_the_own_version_of_the_library_outranks_what_torch_was_built_for(base: Path) -> None:
     """A toolkit of the node's."""
     (base / "maps").write_text(mapped(f"/{PACKAGES}/torch/lib/libtorch.so", "/usr/local/cuda/lib64/libcudart.so.12.4.127"))
 
