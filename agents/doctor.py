@@ -21,7 +21,7 @@ Level = Literal["ok", "note", "wrong"]
 INTERVAL_S: Final = 1.0
 """Means need two samples."""
 ENGINES_S: Final = 5.0
-REMEDIES: Final = {
+REMEDIES: Final[dict[str, tuple[Level, str]]] = {
     "unsupported": ("note", "This device, driver or mode cannot answer; there is nothing to do."),
     "not_permitted": ("wrong", "Run the agent as root, or give its user the rights that the permissions below lack."),
     "not_found": ("note", "What it would be read from is not there (no such device, process or file)."),
@@ -165,7 +165,7 @@ def _readings(machine: Machine, absent: dict[str, dict[str, list[str]]]) -> list
             level, remedy = REMEDIES[reason]
             if reason == "not_permitted" and all(isinstance(_source(name), Gpm) for name in some):
                 remedy = _PROFILING
-            checks.append(Check(f"{who}: absent, {reason}", level, ", ".join(some), remedy))  # type: ignore[arg-type]
+            checks.append(Check(f"{who}: absent, {reason}", level, ", ".join(some), remedy))
     return checks
 
 

@@ -1,8 +1,6 @@
 """AMD's GPUs, read by the agent's own machine over answers of AMD SMI put together from published outputs."""
 
-import asyncio
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,9 @@ from agents.amd_readings import PROCESSES_S
 from agents.device import DRIVER_STATES, DriverError
 from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
-from agents.source import GPU, Tick
+from agents.source import GPU
 from tests.agents.fake_amdsmi import FakeAmdSmi
-from wire.messages import Cell
+from tests.agents.ticking import named, until
 
 MI300X = "0aff74a1-0000-1000-80d5-6d1b0b1c2d3e"
 MI210 = "1bff740f-0000-1000-8054-7e2c1c2d3e4f"
@@ -41,19 +39,6 @@ def sysfs(tmp_path: Path) -> Path:
 def driver_of(smi: FakeAmdSmi, sysfs: Path) -> AmdDriver:
     """The real driver over the fake library."""
     return AmdDriver(lambda: smi, sysfs)
-
-
-def named(tick: Tick, gpu: int) -> dict[str, Cell | str | None]:
-    """One GPU's readings by name, or their reasons."""
-    return {name: tick.gpu_reasons[gpu][i] if tick.gpu[i][gpu] is None else tick.gpu[i][gpu] for i, name in enumerate(GPU)}
-
-
-async def until(machine: Machine, true: Callable[[Tick], bool]) -> Tick:
-    """Tick until `true` says so of a tick."""
-    async with asyncio.timeout(30):  # fails instead of hanging
-        while not true(tick := await machine.collect()):
-            await asyncio.sleep(0.01)
-    return tick
 
 
 async def test_a_machine_reads_what_amd_smi_answers_in_units_of_the_registry(sysfs: Path) -> None:

@@ -1,12 +1,11 @@
 """Ascend NPUs, read by the agent's own machine from a program that prints published answers of npu-smi."""
 
-import asyncio
 import contextlib
 import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from agents.ascend_device import DETAILS_MAX_AGE_S, AscendDriver, Board
 from agents.device import DRIVER_STATES, DriverError
 from agents.machine import Machine
 from agents.npu_smi import NpuSmiError, Tool
-from agents.source import GPU, Tick
-from wire.messages import Cell
+from agents.source import GPU
+from tests.agents.ticking import named, until
 
 ANSWERS = Path(__file__).parent.parent / "device_answers"
 DETAILS = json.loads((ANSWERS / "npu-smi-details.json").read_text())["answers"]
@@ -74,19 +73,6 @@ def tool(tmp_path: Path) -> Iterator[NpuSmi]:
     for thread in threading.enumerate():
         if thread.name == "npu-smi":
             thread.join(10)
-
-
-def named(tick: Tick, gpu: int) -> dict[str, Cell | str | None]:
-    """One NPU's readings by name, or their reasons."""
-    return {name: tick.gpu_reasons[gpu][i] if tick.gpu[i][gpu] is None else tick.gpu[i][gpu] for i, name in enumerate(GPU)}
-
-
-async def until(machine: Machine, true: Callable[[Tick], bool]) -> Tick:
-    """Tick until `true` says so of a tick."""
-    async with asyncio.timeout(30):  # fails instead of hanging
-        while not true(tick := await machine.collect()):
-            await asyncio.sleep(0.01)
-    return tick
 
 
 async def test_a_machine_reads_the_table_of_910b(tool: NpuSmi) -> None:

@@ -1,8 +1,7 @@
 """dcgm-exporter as the source of a node's GPUs: the real agent's machine over stub exporters on loopback."""
 
-import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,9 +10,8 @@ from agents.dcgm import DcgmDriver, DcgmReader
 from agents.device import DRIVER_STATES, DriverError, GpuReader
 from agents.machine import Machine
 from agents.scrape import target
-from agents.source import GPU, Tick
 from tests.agents.exporter import Exporter, answer, exporter, free_port
-from wire.messages import Cell
+from tests.agents.ticking import named, until
 
 BUSY = "GPU-11111111-2222-3333-4444-555555555555"
 IDLE = "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"
@@ -35,19 +33,6 @@ def stub() -> Iterator[Exporter]:
     with exporter() as running:
         running.serve("dcgm-exporter-4.5.prom")
         yield running
-
-
-def named(tick: Tick, gpu: int) -> dict[str, Cell | str | None]:
-    """One GPU's readings by name, or their reasons."""
-    return {name: tick.gpu_reasons[gpu][i] if tick.gpu[i][gpu] is None else tick.gpu[i][gpu] for i, name in enumerate(GPU)}
-
-
-async def until(machine: Machine, true: Callable[[Tick], bool]) -> Tick:
-    """Tick until `true` says so of a tick."""
-    async with asyncio.timeout(30):  # fails instead of hanging
-        while not true(tick := await machine.collect()):
-            await asyncio.sleep(0.01)
-    return tick
 
 
 def is_lost(reader: GpuReader) -> bool:
