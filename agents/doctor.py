@@ -41,6 +41,11 @@ REMEDIES: Final[dict[str, tuple[Level, str]]] = {
         "wrong",
         "Another profiler (Nsight, ncu, DCGM's profiling) holds the counters: end it; the agent takes them up again by itself.",
     ),
+    "frozen": (
+        "wrong",
+        "The driver answers with readings that no longer move: look for XID errors in the kernel log, then reload the driver or reset"
+        " the GPU; the agent takes them up again by itself.",
+    ),
     "driver_error": ("wrong", "The driver refused: see the kernel log (dmesg), then reload the driver or reset the GPU."),
     "not_recorded": ("note", "The recording lacks it."),
     "paused": ("note", "The agent was asked to leave it to others for a while; `fettle agent status` says for how long."),

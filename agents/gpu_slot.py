@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agents.device import Gpu, GpuReader, Versions
+from agents.frozen import GROUPS, Standstill
 from agents.worker import Worker
 from wire.messages import Cell, GpuFacts, Hold
 
@@ -39,6 +40,7 @@ class Slot:
         self.gone = False  # the driver does not list it any more: there is nothing to ask
         self.instances = self.reader.instances
         self.read = 0  # ticks in which it answered since then
+        self.standstills = tuple(Standstill(group) for group in GROUPS)
         self.worker = Worker(f"gpu-{self.facts.index}")
         self.late = False
 

@@ -209,7 +209,22 @@ class Gpus:
                 self._retry_at = time.monotonic() + self._retry_s
             else:
                 self._happen("gpu_back", slot.facts.uuid, f"GPU {slot.facts.index} answers again.")
-        return list(reader.values), list(reader.reasons)
+        values, why = list(reader.values), list(reader.reasons)
+        self._withdraw_frozen(slot, values, why)
+        return values, why
+
+    def _withdraw_frozen(self, slot: Slot, values: list[Cell], why: list[str | None]) -> None:
+        """Make absent what cannot be true any more because it stands still."""
+        frozen, now = [], time.monotonic()
+        for standstill in slot.standstills:
+            if standstill.look(values, now):
+                what = f"The {standstill.group.name} of GPU {slot.facts.index}"
+                text = "stand still, which those of a live card cannot" if standstill.is_frozen else "move again"
+                self._happen("driver", slot.facts.uuid, f"{what} {text}.")
+            if standstill.is_frozen:
+                frozen.append(standstill)
+        for standstill in frozen:  # only now: each group judges the whole row
+            standstill.withdraw(values, why)
 
     def _notice(self, slot: Slot, why: list[str | None]) -> None:
         """Tell what another profiler took, and what another driver no longer answers."""

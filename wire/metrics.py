@@ -29,6 +29,7 @@ REASONS: Final = (
     "gpu_lost",  # the GPU fell off the bus
     "profiler_busy",  # another profiler holds the counters
     "paused",  # let go on command, until its time is over
+    "frozen",  # it stands still though it cannot: the source tells what it knew some time ago
     "driver_error",  # any other error of the driver
     "not_recorded",  # a recording lacks it
 )

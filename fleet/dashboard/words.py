@@ -63,6 +63,7 @@ REASON: Final = {
     "gpu_lost": _("the GPU fell off the bus"),
     "profiler_busy": _("another profiler holds the counters"),
     "paused": _("let go on command for a while"),
+    "frozen": _("the readings stand still though they cannot"),
     "driver_error": _("another error of the driver"),
     "not_recorded": _("the recording lacks it"),
 }
