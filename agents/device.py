@@ -49,6 +49,10 @@ class DeviceError(Exception):
         self.reason = reason
 
 
+class ResetRequiredError(DeviceError):
+    """The driver answers this of the GPU no more until the GPU is reset."""
+
+
 class DriverError(Exception):
     """The driver as a whole cannot be used; `state` is a key of DRIVER_STATES."""
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pynvml
 
 from agents.collectors.nvml import GpuCollector
-from agents.device import Answer, DeviceError, DeviceEvent, DriverError, FieldId, Versions
+from agents.device import Answer, DeviceError, DeviceEvent, DriverError, FieldId, ResetRequiredError, Versions
 from agents.nvml_gpm import GpmSamples
 from agents.nvml_mig import NvmlInstance
 from wire.messages import GpuFacts
@@ -63,6 +63,7 @@ _MEMBER: Final = {
 Known = dict[tuple[str | None, str, bool | None], set[str]]
 """What devices cannot answer, by driver version, UUID and MIG mode."""
 _UNAVAILABLE: Final = 0xFFFFFFFFFFFFFFFF
+_MEMORY: Final = ("nvmlMemory_v2",)
 _EVENTS: Final = {
     pynvml.nvmlEventTypeXidCriticalError: "xid",
     pynvml.nvmlEventTypeSingleBitEccError: "ecc",
@@ -75,7 +76,10 @@ _LINK_SPEED_FIELDS: Final = (pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, pynvml
 
 
 def _device_error(error: Exception, reasons: dict[int, str] = _REASON) -> DeviceError:
-    return DeviceError(reasons.get(getattr(error, "value", -1), "driver_error"), str(error))
+    status = getattr(error, "value", -1)
+    if status == pynvml.NVML_ERROR_RESET_REQUIRED:
+        return ResetRequiredError("driver_error", str(error))
+    return DeviceError(reasons.get(status, "driver_error"), str(error))
 
 
 def gpm_error(error: Exception | int) -> DeviceError:
@@ -126,6 +130,9 @@ class NvmlDevice:
                 return filled
             return getattr(nvml, name)(handle, *[getattr(nvml, a) if isinstance(a, str) else a for a in args])
         except self._error as error:
+            if args == _MEMORY and getattr(error, "value", -1) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+                # a driver from before 510: what is reserved is not told, nor counted as used
+                return self.call_of(handle, name, ())
             raise _device_error(error) from error
         except (AttributeError, TypeError, ValueError, UnicodeError) as error:
             raise DeviceError("unsupported", f"{name}: {error}") from error

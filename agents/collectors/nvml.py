@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agents.device import SLOW_S, Answer, DeviceError, FieldId, NvmlGpu
+from agents.device import SLOW_S, Answer, DeviceError, FieldId, NvmlGpu, ResetRequiredError
 from wire.messages import Cell
 from wire.metrics import Gpm, Metric, Number, Nvml, NvmlField, NvmlLinks, accept, sent
 
@@ -17,6 +17,10 @@ PROFILER_FIRST_S: Final = 5.0
 PROFILER_LAST_S: Final = 300.0
 """How long another profiler is left alone before the counters are asked for again: at first, and at most."""
 _XID: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "xid_errors_total")
+_RECOVERY: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "recovery_action")
+_RESET: Final = 1
+"""The recovery action "GPU reset"."""
+_STATIC: Final = [i for i, metric in enumerate(GPU_METRICS) if metric.cadence == "static"]
 _ROUNDING: Final = 1.005
 """GPM divides two counters that are not read at the same instant: full load may read 100.3 %."""
 _OTHERWISE: Final = "/otherwise"
@@ -63,6 +67,8 @@ class GpuCollector:
         self._paused_until = self._profiler_at = float("-inf")
         self._profiler_wait_s = PROFILER_FIRST_S
         self._failed = False
+        self._needs_reset = False
+        self._retired: list[str] = []  # in this tick
         self._plan()
 
     def pause_profiling(self, until: float) -> None:
@@ -109,10 +115,14 @@ class GpuCollector:
         metric = GPU_METRICS[position]
         self.values[position], self.reasons[position] = None, "unsupported"
         if metric.otherwise is None or metric.name in self._unsupported:
-            self._unsupported.add(metric.name + _OTHERWISE if metric.otherwise else metric.name)
+            self._remember(metric.name + _OTHERWISE if metric.otherwise else metric.name)
         else:
-            self._unsupported.add(metric.name)
+            self._remember(metric.name)
             self._add_field(position, metric.otherwise)
+
+    def _remember(self, name: str) -> None:
+        self._unsupported.add(name)
+        self._retired.append(name)
 
     def _is_retired(self, metric: Metric) -> bool:
         return (metric.name + _OTHERWISE if metric.otherwise else metric.name) in self._unsupported
@@ -128,7 +138,9 @@ class GpuCollector:
     def collect(self, now: float) -> None:
         """Read what is due at monotonic second `now`. Never raises DeviceError: a failure is a reason."""
         slow = now - self._slow_at >= self._slow_s
+        needed_reset, self._needs_reset = self._needs_reset, False
         self.answered = False
+        self._retired.clear()
         try:
             if slow:
                 self._slow_at = now
@@ -143,11 +155,21 @@ class GpuCollector:
                 self._read_links()
             self._read_calls("fast")
             self._read_fields(slow)
-            self._static_done |= slow
+            self._static_done = self._static_done or (slow and not any(self._is_due(position) for position in _STATIC))
             self._read_gpm(now)
         except _LostError:
             self.fail("gpu_lost")
             return
+        if self._retired and not self.answered:  # a handle that is dead refuses everything: that is no lack of the GPU
+            self._unsupported.difference_update(self._retired)
+            self._plan()
+            self.fail("driver_error")
+            return
+        if self._needs_reset:
+            self.answered = True  # that is an answer too: opening the driver anew would not help
+            self.values[_RECOVERY], self.reasons[_RECOVERY] = _RESET, None
+        elif needed_reset:
+            self._slow_at = float("-inf")  # what it recommends now is asked with the next tick
         self.values[_XID] = self.xids
         self.reasons[_XID] = None
         if self._failed:  # what is not asked any more is absent for its own reason again
@@ -161,6 +183,10 @@ class GpuCollector:
         except DeviceError as error:
             self.holds = []
             self.holds_reason = error.reason
+
+    def _is_due(self, position: int) -> bool:
+        """True where a static reading failed for now."""
+        return self.reasons[position] not in (None, "unsupported")
 
     def fail(self, reason: str) -> None:
         """Mark the whole GPU absent for `reason`; every metric is read again as soon as it answers."""
@@ -179,6 +205,7 @@ class GpuCollector:
             try:
                 answer = self.device.call(call.name, call.args, call.struct)
             except DeviceError as error:
+                self._needs_reset |= isinstance(error, ResetRequiredError)
                 for part in call.parts:
                     self._absent(part.position, error.reason)
                     unsupported |= error.reason == "unsupported"

@@ -1,91 +1,19 @@
-"""A real agent process over a fake driver library: every board that answers are kept of, and what faults do to it.
-
-The library stands in place of libnvidia-ml.so.1 (tests/agents/fake_driver); nvidia-ml-py and everything above it is real.
-"""
+"""A real agent process over a fake driver library: every board that answers are kept of, and what faults do to it."""
 
 import asyncio
-import contextlib
-import json
-import os
 import signal
-import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.agents.server import TOKEN, Server, running, until
-from wire.messages import AbsentChange, Cell
+from tests.agents.driven import Driver, agent, latest, once, told
+from tests.agents.server import running, until
+from wire.messages import AbsentChange
 from wire.metrics import sent
 
-ROOT = Path(__file__).parent.parent.parent
-ANSWERS = ROOT / "tests" / "device_answers"
 BOARDS = ("h200-driver-580.json", "h200-driver-580-captured.json", "a100-driver-525.json", "t4-driver-525.json")
 LOST, XID = 15, 8
-
-
-class Driver:
-    """The fake driver's answers, which a test may change while an agent reads them."""
-
-    def __init__(self, file: Path, board: str) -> None:
-        self.file = file
-        self.answers: dict[str, Any] = json.loads((ANSWERS / board).read_text())
-        self.save()
-
-    def save(self) -> None:
-        """Let the library see the answers as they are now, in one step."""
-        part = self.file.with_name("part.json")
-        part.write_text(json.dumps(self.answers))
-        part.replace(self.file)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Of a process that should meet this driver."""
-        paths = os.pathsep.join((str(ROOT / "tests" / "agents" / "fake_driver"), str(ROOT)))
-        return os.environ | {"PYTHONPATH": paths, "FETTLE_FAKE_NVML": str(self.file)}
-
-
-async def once(driver: Driver) -> dict[str, Any]:
-    """What `fettle agent --once --json` says over it."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "cli", "agent", "--once", "--json", "--node", "n",
-        cwd=ROOT, env=driver.environment, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    said, _ = await child.communicate()
-    assert child.returncode == 0
-    found: dict[str, Any] = json.loads(said)
-    return found
-
-
-@contextlib.asynccontextmanager
-async def agent(driver: Driver, server: Server, directory: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A running agent over the driver."""
-    token, log = directory / "token", directory / "log"
-    token.write_text(TOKEN)
-    words = ("agent", "--server", server.url, "--token-file", str(token), "--node", "n", "--spool", str(directory / "spool"))
-    with log.open("ab") as said:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "cli", *words, cwd=ROOT, env=driver.environment, stderr=said, stdout=said
-        )
-    try:
-        await until(lambda: server.batches, 30)
-        yield child
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-        await child.wait()
-
-
-def latest(server: Server, name: str) -> list[Cell]:
-    """The newest reading of every GPU."""
-    return server.batches[-1].gpu[server.hellos[-1].gpu_metrics.index(name)]
-
-
-def told(server: Server) -> list[AbsentChange]:
-    """Every absence so far."""
-    return [change for batch in server.batches for change in batch.absent]
 
 
 @pytest.mark.parametrize("board", BOARDS)

@@ -1,8 +1,10 @@
 """libnvidia-ml.so.1 as far as the agent asks it, at its C boundary: functions that take ctypes arguments and return a status.
 
 Answers are those of tests/device_answers, by GPU. Beside them a test may write, at the top, `init_error`, `kernel_version` (the
-loaded module's, when it is not the library's), `events` ([[gpu, type, data], ...], each delivered once); in a GPU `fails`
-(an error code for everything), `hangs` (true, or the name of one function), `gpm_error`, `instances` (MIG; null leaves a number free).
+loaded module's, when it is not the library's), `missing` (functions that it does not have), `events` ([[gpu, type, data], ...], each
+delivered once); in a GPU `fails` (an error code for everything), `hangs` (true, or the name of one function), `takes_s` (each call),
+`poison` (a field for which a whole request is refused), `gpm_error`, `instances` (MIG; null leaves a number free).
+How often it is open at this moment stands in a file beside the answers, with the suffix .open.
 """
 
 # ruff: noqa: N802 - the names are NVML's
@@ -64,14 +66,18 @@ class Library:
             return int(found["init_error"])
         if found.get("kernel_version", found["driver_version"]) != self._version:
             return MISMATCH
-        self._opened += 1
+        self._count(1)
         return OK
+
+    def _count(self, more: int) -> None:
+        self._opened += more
+        self._file.with_suffix(".open").write_text(str(self._opened))
 
     def _nvmlInitWithFlags(self, flags: Any) -> int:
         return self._nvmlInit()
 
     def _nvmlShutdown(self) -> int:
-        self._opened -= 1
+        self._count(-1)
         return OK
 
     def _nvmlErrorString(self, status: int) -> bytes:
@@ -125,6 +131,8 @@ class Library:
             return status
         if "fields" not in gpu:
             return UNSUPPORTED
+        if len(values._obj) > 1 and any(value.fieldId == gpu.get("poison") for value in values._obj):
+            return INVALID
         for value in values._obj:
             key = f"{value.fieldId}/{value.scopeId}" if value.scopeId else str(value.fieldId)
             answer = gpu["fields"].get(key, {"error": UNSUPPORTED})
@@ -217,7 +225,7 @@ class Library:
         numbers = [str(_plain(arg)) for arg in args if not (hasattr(arg, "_obj") or isinstance(arg, ctypes.Array))]
         version = getattr(outs[0]._obj, "version", None) if outs and hasattr(outs[0], "_obj") else None
         plain = re.sub(r"_v\d$", "", name)
-        keys = [f"{given}({inner})" for given in (name, plain) for inner in (",".join(numbers), str(version), "")]
+        keys = [f"{given}({inner})" for given in (name, plain) for inner in (str(version), ",".join(numbers), "")]
         answer = next((gpu["calls"][key] for key in keys if key in gpu.get("calls", {})), {"error": UNSUPPORTED})
         if isinstance(answer, dict) and "error" in answer:
             return int(answer["error"])
@@ -239,6 +247,7 @@ class Library:
             if gpu.get("hangs") in (True, name):
                 time.sleep(0.02)
                 continue
+            time.sleep(gpu.get("takes_s", 0))
             if "fails" in gpu:
                 return int(gpu["fails"]), gpu
             if number_in == 0:
