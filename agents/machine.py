@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import structs
 
 from agents.capabilities import Capabilities
+from agents.changing_facts import ChangingFacts
 from agents.collectors.host import HostCollector
 from agents.collectors.host_facts import facts
 from agents.collectors.process_labels import ProcessLabels
@@ -57,6 +58,7 @@ class Machine:
         self._processes = ProcessCollector(proc, reports)
         self._labels = ProcessLabels(proc)
         self._stock = self._gpus.stock
+        self._changing = ChangingFacts(self._read_facts)
         self.inventory = Inventory(self._read_facts(), ())
 
     @property
@@ -114,7 +116,7 @@ class Machine:
         self._take_stock()
         now = time.monotonic()
         self._remember(rows.holds, now)
-        readings = self._processes.collect((hold.pid for hold in rows.holds), now)
+        readings = self._processes.collect((hold.pid for hold in rows.holds), now, rows.accounts)
         shown = {reading.pid for reading in readings}
         labels = self._labels.of(((one.pid, one.start, one.user) for one in readings if one.start is not None), now)
         engines = self._engines.collect(now)
@@ -136,6 +138,7 @@ class Machine:
             self._kernel.close()
         self._host.close()
         self._labels.close()
+        self._changing.close()
         self._engines.close()
         if self._reports is not None:
             self._reports.close()
@@ -155,7 +158,7 @@ class Machine:
             del self._holders[pid]
 
     def _take_stock(self) -> None:
-        """Another inventory, and with it another hello, once the driver shows other GPUs."""
+        """Another inventory, and with it another hello, once the driver shows other GPUs or the host has changed."""
         stock = self._gpus.stock
         if stock is not self._stock:
             self._stock = stock
@@ -163,6 +166,8 @@ class Machine:
                 self._read_facts(stock.gpus), driver_version=stock.versions.driver, cuda_driver_version=stock.versions.cuda
             )
             self.inventory = Inventory(host, stock.gpus)
+        elif (news := self._changing.news(self.inventory.host, stock.gpus)) is not None:
+            self.inventory = Inventory(news, stock.gpus)
 
 
 def _processes(readings: list[Reading], holds: list[Hold], labels: dict[int, dict[str, str]]) -> Processes:

@@ -16,6 +16,16 @@ LABELS: Final[dict[str, str]] = {
 }
 """Label and what it says. `env.NAME` and `flag.NAME` are labels too, for the names below."""
 
+GPU_LABELS: Final[dict[str, str]] = {
+    "pod": "Kubernetes pod that the GPU is given to.",
+    "namespace": "Its namespace.",
+    "container": "Its container.",
+    "hpc_job": "Job that the cluster's scheduler runs on it, as dcgm-exporter's `hpc_job` says.",
+    "mig_profile": "Profile of the MIG instance, such as `1g.10gb`; of a card, those of all its instances.",
+    "mig_instance": "Number of the GPU instance; of a card, those of all its instances.",
+}
+"""Label of a GPU and what it says: whom dcgm-exporter gives it to. Several values (a shared GPU) stand in one, with commas."""
+
 ENV: Final = (
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_MAX_CONNECTIONS",

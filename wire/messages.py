@@ -17,6 +17,13 @@ PROTOCOL_VERSION = 1
 PROCESSES = "processes"
 """In AbsentChange beside the registry's names: who holds the GPU could not be asked."""
 
+COMMAND_DONE = "command_done"
+COMMAND_REFUSED = "command_refused"
+"""Kinds of the events by which an agent answers a Command; their code is its id."""
+
+SEVERITIES = ("info", "warn", "critical")
+"""Of an event: corrected by the hardware; not corrected, but survived; fatal."""
+
 Cell: TypeAlias = int | float | None
 
 
@@ -42,6 +49,8 @@ class GpuFacts(Struct, frozen=True, kw_only=True):
     mig_profile: str | None = None  # as the driver names it: 1g.10gb
     mig_gpu_instance: int | None = None
     mig_compute_instance: int | None = None
+    memory_kind: str | None = None  # own: memory of the card alone; unified: one with the host's, so that none of it is the GPU's
+    accounting_mode: bool | None = None  # True: the driver keeps an account of each process
 
 
 class HostFacts(Struct, frozen=True, kw_only=True):
@@ -57,6 +66,7 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     gpu_numa_nodes: dict[str, int] = field(default_factory=dict)  # by GPU UUID; a GPU that is not here: not known
     nvidia_module_version: str | None = None
     nvidia_parameters: dict[str, str] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)  # by the name of a fact above: why it is not told, a metric's reason
 
 
 class Hello(Struct, frozen=True, kw_only=True, tag="hello", tag_field="type"):
@@ -122,11 +132,20 @@ class Processes(Struct, frozen=True, kw_only=True):
     labels: list[Labels] = field(default_factory=list)
 
 
+class EngineAbsence(Struct, frozen=True, array_like=True):
+    """Why engine `name` tells nothing at all (`reason`; None: it answers), or not some of its metrics; replaces what was told before."""
+
+    name: str
+    reason: str | None
+    metrics: dict[str, str] = {}
+
+
 class Engines(Struct, frozen=True, kw_only=True):
     """The serving engines of the node; `values` is metric-major in the order of `Hello.engine_metrics`.
 
     A name is where the engine is asked (`http://127.0.0.1:8000`), a kind one of `wire.labels.ENGINES`; `pid` is its
-    process where that is known. An engine that could not be asked has its row with every value None.
+    process where that is known. An engine that could not be asked has its row with every value None. `absent` names
+    engines of `name` whose reasons are new or changed.
     """
 
     name: list[str] = field(default_factory=list)
@@ -134,6 +153,14 @@ class Engines(Struct, frozen=True, kw_only=True):
     model: list[str] = field(default_factory=list)
     pid: list[int | None] = field(default_factory=list)
     values: list[list[Cell]] = field(default_factory=list)
+    absent: list[EngineAbsence] = field(default_factory=list)
+
+
+class GpuLabels(Struct, frozen=True, array_like=True):
+    """Who uses GPU number `gpu`, in keys of `wire.labels.GPU_LABELS`; replaces what was told before of it."""
+
+    gpu: int
+    labels: dict[str, str]
 
 
 class Batch(Struct, frozen=True, kw_only=True, tag="batch", tag_field="type"):
@@ -149,19 +176,25 @@ class Batch(Struct, frozen=True, kw_only=True, tag="batch", tag_field="type"):
     processes: Processes = field(default_factory=Processes)
     engines: Engines = field(default_factory=Engines)
     absent: list[AbsentChange] = field(default_factory=list)
+    gpu_labels: list[GpuLabels] = field(default_factory=list)  # those alone that are new or changed
 
 
 class Event(Struct, frozen=True, kw_only=True, tag="event", tag_field="type"):
-    """Something that happened: an XID, an ECC error, a GPU lost. Its seq counts apart from the batches'."""
+    """Something that happened: an XID, an ECC error, a GPU lost. Its seq counts apart from the batches'.
+
+    A kind is xid, sxid (an NVSwitch's, with codes of its own), ecc, gpu_lost, gpu_back, oom, driver, agent, cpu, memory, pcie or
+    hardware (what the kernel's log says of the machine's own parts); the server adds `changed`.
+    """
 
     node: str
     boot: str
     seq: int
     t: float
-    kind: str  # xid, sxid (an NVSwitch's, with codes of its own), ecc, gpu_lost, gpu_back, oom, driver, agent
+    kind: str
     gpu_uuid: str | None = None
     code: int | None = None
     text: str = ""
+    severity: str | None = None  # one of SEVERITIES; None: its source does not say
 
 
 class Welcome(Struct, frozen=True, kw_only=True, tag="welcome", tag_field="type"):
@@ -196,10 +229,14 @@ class Error(Struct, frozen=True, kw_only=True, tag="error", tag_field="type"):
 
 
 class Command(Struct, frozen=True, kw_only=True, tag="command", tag_field="type"):
-    """Server to agent; an agent obeys only what its own configuration allows."""
+    """Server to agent; an agent obeys only what its own configuration allows, and answers with an event.
+
+    `pause_profiling` and `release` take `seconds`, 0 to end what was asked before; `by` names who asked, for the node's log.
+    """
 
     name: str
     args: dict[str, Number | str] = field(default_factory=dict)
+    id: int = 0  # the server's number of it, the code of the event that answers; 0: a server that has none
 
 
 FromAgent: TypeAlias = Hello | Batch | Event

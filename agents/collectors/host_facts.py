@@ -41,19 +41,32 @@ _VALUE_MAX: Final = 200
 
 
 def facts(proc: Path = Path("/proc"), sys: Path = Path("/sys"), gpus: Iterable[GpuFacts] = ()) -> HostFacts:
-    """The host's facts, and on which NUMA node each of `gpus` is; None or left out where the host does not say."""
-    content = _read(proc / "meminfo")
-    module = _MODULE.search(_read(proc / "driver" / "nvidia" / "version") or b"")
-    governor = _read(sys / "devices" / "system" / "cpu" / "cpu0" / "cpufreq" / "scaling_governor")
+    """The host's facts, and on which NUMA node each of `gpus` is; what the host does not say is named in `absent`, with the reason."""
+    gpus = tuple(gpus)
+    absent: dict[str, str] = {}
+    content = _read(proc / "meminfo", absent, "mem_total_bytes")
+    version = _read(proc / "driver" / "nvidia" / "version", absent, "nvidia_module_version")
+    module = _MODULE.search(version or b"")
+    if version is not None and module is None:
+        absent["nvidia_module_version"] = "not_a_number"
+    governor = _read(sys / "devices" / "system" / "cpu" / "cpu0" / "cpufreq" / "scaling_governor", absent, "cpu_governor")
+    parameters = _read(proc / "driver" / "nvidia" / "params", absent, "nvidia_parameters")
+    distances = _distances(sys / "devices" / "system" / "node")
+    if not distances:
+        absent["numa_distances"] = "not_found"
+    nodes = _gpu_nodes(sys / "bus" / "pci" / "devices", gpus)
+    if gpus and not nodes:
+        absent["gpu_numa_nodes"] = "not_found"
     return HostFacts(
         cores=os.cpu_count(),
         mem_total_bytes=None if content is None else meminfo(content)[0],
         kernel=os.uname().release,
         cpu_governor=None if governor is None else governor.decode("ascii", "replace").strip()[:40] or None,
-        numa_distances=_distances(sys / "devices" / "system" / "node"),
-        gpu_numa_nodes=_gpu_nodes(sys / "bus" / "pci" / "devices", gpus),
+        numa_distances=distances,
+        gpu_numa_nodes=nodes,
         nvidia_module_version=module[1].decode() if module else None,
-        nvidia_parameters=_parameters(_read(proc / "driver" / "nvidia" / "params") or b""),
+        nvidia_parameters=_parameters(parameters or b""),
+        absent=absent,
     )
 
 
@@ -92,8 +105,11 @@ def _parameters(content: bytes) -> dict[str, str]:
     return found
 
 
-def _read(path: Path) -> bytes | None:
+def _read(path: Path, absent: dict[str, str] | None = None, fact: str = "") -> bytes | None:
+    """What the file holds; None where it cannot be read, and then `absent` has the reason under the fact's name."""
     try:
         return procfs.read(str(path))
-    except OSError:
+    except OSError as error:
+        if absent is not None:
+            absent[fact] = procfs.reason(error)
         return None

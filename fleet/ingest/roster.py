@@ -7,9 +7,10 @@ from typing import Any, Final
 from django.db import transaction
 from django.utils import timezone
 
+from fleet.ingest import facts
 from fleet.ingest.accept import clean
 from fleet.inventory.models import Gpu, Node
-from wire.messages import GpuFacts, Hello
+from wire.messages import GpuFacts, Hello, HostFacts
 
 MAX_ABSENT: Final = 64
 """GPUs of a node that it no longer lists; beyond it the oldest of them go when new ones come."""
@@ -34,16 +35,16 @@ def enrol(hello: Hello, is_current: bool) -> Enrolled:
     were never seen and changes nothing else.
     """
     node, created = Node.objects.select_for_update().get_or_create(name=hello.node)
+    changed: list[tuple[Gpu | None, str]] = []
     is_new_boot = is_current and node.boot != hello.boot
     if is_current or created:
-        host = hello.host
+        told = facts.columns(hello.host)
+        if is_current and not created and not hello.recording and not node.recording:
+            changed += facts.changes(node, told)
+        for name, value in told.items():
+            setattr(node, name, value)
         node.boot = hello.boot
         node.agent_version = clean(hello.agent_version, 40)
-        node.kernel = clean(host.kernel or "", 200)
-        node.driver_version = clean(host.driver_version or "", 40)
-        node.cuda_driver_version = clean(host.cuda_driver_version or "", 40)
-        node.cores = _whole(host.cores, 1 << 20)
-        node.mem_total_bytes = _whole(host.mem_total_bytes, _LARGE)
         node.interval_s = hello.interval_s
         node.recording = clean(hello.recording or "", 100)
         node.connected_at = timezone.now()
@@ -51,17 +52,20 @@ def enrol(hello: Hello, is_current: bool) -> Enrolled:
         node.save()
     known = {gpu.uuid: gpu for gpu in node.gpus.all()}
     new = [
-        Gpu(node=node, uuid=facts.uuid, **_facts(facts), present=is_current) for facts in hello.gpus if facts.uuid not in known
+        Gpu(node=node, uuid=gpu.uuid, **_columns(gpu, hello.host), present=is_current)
+        for gpu in hello.gpus
+        if gpu.uuid not in known
     ]
-    listed = {facts.uuid for facts in hello.gpus}
+    listed = {gpu.uuid for gpu in hello.gpus}
     if new:
         _make_room([gpu for gpu in known.values() if gpu.uuid not in listed and (is_current or not gpu.present)])
     Gpu.objects.bulk_create(new)
     known.update({gpu.uuid: gpu for gpu in new})
     if is_current:
-        _refresh(hello, known)
-        node.gpus.exclude(uuid__in=[facts.uuid for facts in hello.gpus]).filter(present=True).update(present=False)
-    return Enrolled(node.pk, tuple(known[facts.uuid].pk for facts in hello.gpus), is_new_boot)
+        changed += _refresh(hello, known)
+        node.gpus.exclude(uuid__in=listed).filter(present=True).update(present=False)
+        facts.tell(node, changed, None)
+    return Enrolled(node.pk, tuple(known[gpu.uuid].pk for gpu in hello.gpus), is_new_boot)
 
 
 def _make_room(absent: list[Gpu]) -> None:
@@ -74,38 +78,43 @@ def _make_room(absent: list[Gpu]) -> None:
         Gpu.objects.filter(pk__in=[key for key in keys if key not in kept][:over]).delete()
 
 
-def _refresh(hello: Hello, known: dict[str, Gpu]) -> None:
-    for facts in hello.gpus:
-        gpu = known[facts.uuid]
-        wanted = {**_facts(facts), "present": True}
+def _refresh(hello: Hello, known: dict[str, Gpu]) -> list[tuple[Gpu | None, str]]:
+    """Bring the GPUs' rows up to the hello; which of them moved to another NUMA node."""
+    moved: list[tuple[Gpu | None, str]] = []
+    for told in hello.gpus:
+        gpu = known[told.uuid]
+        wanted = {**_columns(told, hello.host), "present": True}
         changed = [name for name, value in wanted.items() if getattr(gpu, name) != value]
         if changed:
+            moved += facts.moved(gpu, wanted["numa_node"])
             for name in changed:
                 setattr(gpu, name, wanted[name])
             gpu.save(update_fields=changed)
+    return moved
 
 
-def _facts(facts: GpuFacts) -> dict[str, Any]:
+def _columns(told: GpuFacts, host: HostFacts) -> dict[str, Any]:
     """The columns of a GPU's row; what cannot be is None, as if the device had not said."""
     return {
-        "index": facts.index,
-        "model": clean(facts.name, 100),
-        "pci_bus_id": clean(facts.pci_bus_id or "", 40),
-        "compute_capability": clean(facts.compute_capability or "", 10),
-        "mem_total_bytes": _whole(facts.mem_total_bytes, _LARGE),
-        "power_limit_w": _positive(facts.power_limit_w, 10_000),
-        "power_limit_default_w": _positive(facts.power_limit_default_w, 10_000),
-        "sm_clock_max_mhz": _positive(facts.sm_clock_max_mhz, 20_000),
-        "mem_clock_max_mhz": _positive(facts.mem_clock_max_mhz, 40_000),
-        "pcie_link_gen_max": _whole(facts.pcie_link_gen_max, 20),
-        "pcie_link_width_max": _whole(facts.pcie_link_width_max, 64),
-        "nvlink_links": _whole(facts.nvlink_links, _SMALL, low=0),
-        "nvlink_bytes_per_s_per_link": _positive(facts.nvlink_bytes_per_s_per_link, 1e13),
-        "mig_mode": facts.mig_mode,
-        "parent_uuid": clean(facts.parent_uuid or "", 80),
-        "mig_profile": clean(facts.mig_profile or "", 40),
-        "mig_gpu_instance": _whole(facts.mig_gpu_instance, _SMALL, low=0),
-        "mig_compute_instance": _whole(facts.mig_compute_instance, _SMALL, low=0),
+        "index": told.index,
+        "model": clean(told.name, 100),
+        "pci_bus_id": clean(told.pci_bus_id or "", 40),
+        "compute_capability": clean(told.compute_capability or "", 10),
+        "mem_total_bytes": _whole(told.mem_total_bytes, _LARGE),
+        "power_limit_w": _positive(told.power_limit_w, 10_000),
+        "power_limit_default_w": _positive(told.power_limit_default_w, 10_000),
+        "sm_clock_max_mhz": _positive(told.sm_clock_max_mhz, 20_000),
+        "mem_clock_max_mhz": _positive(told.mem_clock_max_mhz, 40_000),
+        "pcie_link_gen_max": _whole(told.pcie_link_gen_max, 20),
+        "pcie_link_width_max": _whole(told.pcie_link_width_max, 64),
+        "nvlink_links": _whole(told.nvlink_links, _SMALL, low=0),
+        "nvlink_bytes_per_s_per_link": _positive(told.nvlink_bytes_per_s_per_link, 1e13),
+        "mig_mode": told.mig_mode,
+        "parent_uuid": clean(told.parent_uuid or "", 80),
+        "mig_profile": clean(told.mig_profile or "", 40),
+        "mig_gpu_instance": _whole(told.mig_gpu_instance, _SMALL, low=0),
+        "mig_compute_instance": _whole(told.mig_compute_instance, _SMALL, low=0),
+        "numa_node": facts.numa_node(host, told.uuid),
     }
 
 

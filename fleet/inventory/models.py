@@ -30,6 +30,13 @@ class Node(models.Model):
     kernel = models.CharField(max_length=200, blank=True)
     driver_version = models.CharField(max_length=40, blank=True)
     cuda_driver_version = models.CharField(max_length=40, blank=True)
+    nvidia_module_version = models.CharField(max_length=40, blank=True)
+    nvidia_parameters = models.JSONField(default=dict, blank=True, help_text="Parameters of the NVIDIA module by name, as told last.")
+    cpu_governor = models.CharField(max_length=40, blank=True, help_text="Of the first core.")
+    numa_distances = models.JSONField(
+        default=dict, blank=True, help_text="From each NUMA node to all of them; 10 is its own memory."
+    )
+    facts_absent = models.JSONField(default=dict, blank=True, help_text="Why its agent does not tell a fact, by the fact's name.")
     cores = models.PositiveIntegerField(null=True, blank=True)
     mem_total_bytes = models.BigIntegerField(null=True, blank=True)
     interval_s = models.FloatField(default=1.0)
@@ -77,6 +84,9 @@ class Gpu(models.Model):
     mig_profile = models.CharField(max_length=40, blank=True)
     mig_gpu_instance = models.PositiveSmallIntegerField(null=True, blank=True)
     mig_compute_instance = models.PositiveSmallIntegerField(null=True, blank=True)
+    numa_node = models.PositiveSmallIntegerField(null=True, blank=True)
+    labels = models.JSONField(default=dict, blank=True, help_text="What dcgm-exporter says of who uses it (keys of wire.labels).")
+    labels_told_at = models.DateTimeField(null=True, blank=True, help_text="When its agent said so.")
     present = models.BooleanField(default=True, help_text="False once the agent no longer lists it.")
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -98,6 +108,8 @@ class Engine(models.Model):
     kind = models.CharField(max_length=20)
     model = models.CharField(max_length=200, blank=True)
     pid = models.PositiveIntegerField(null=True, blank=True)
+    why_silent = models.CharField(max_length=30, blank=True, help_text="Why it tells nothing at all; empty while it answers.")
+    absent = models.JSONField(default=dict, blank=True, help_text="Why a metric has no value, by the metric's name.")
     first_seen_at = models.DateTimeField()
     last_seen_at = models.DateTimeField(help_text="Right to a minute while it is there.")
 
@@ -179,14 +191,18 @@ class Refusal(models.Model):
 
 
 class Event(models.Model):
-    """An XID, an ECC error, a lost GPU: stored and acked at once, then handed to findings by id."""
+    """An XID, an ECC error, a lost GPU: stored and acked at once, then handed to findings by id.
+
+    `boot` is empty for what the server noticed itself; its `seq` counts for each node.
+    """
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
     gpu = models.ForeignKey(Gpu, on_delete=models.SET_NULL, null=True, blank=True, related_name="events")
-    boot = models.CharField(max_length=64)
+    boot = models.CharField(max_length=64, blank=True)
     seq = models.BigIntegerField()
     kind = models.CharField(max_length=20)
     code = models.IntegerField(null=True, blank=True)
+    severity = models.CharField(max_length=10, blank=True, help_text="info, warn or critical, where its source says so.")
     text = models.CharField(max_length=1000, blank=True)
     observed_at = models.DateTimeField()
     received_at = models.DateTimeField(default=timezone.now)

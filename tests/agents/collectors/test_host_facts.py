@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from agents.collectors.host_facts import facts
 from wire.messages import GpuFacts
 
@@ -36,6 +38,7 @@ def test_facts_tell_the_module_and_where_each_gpu_is(tmp_path: Path) -> None:
     assert told.gpu_numa_nodes == {"GPU-0": 1}
     assert told.numa_distances == {0: (10, 21), 1: (21, 10)}
     assert told.cpu_governor == "powersave"
+    assert told.absent == {"mem_total_bytes": "not_found"}
 
 
 def test_a_host_that_tells_nothing_has_no_facts_made_up(tmp_path: Path) -> None:
@@ -44,6 +47,20 @@ def test_a_host_that_tells_nothing_has_no_facts_made_up(tmp_path: Path) -> None:
 
     assert (told.mem_total_bytes, told.cpu_governor, told.nvidia_module_version) == (None, None, None)
     assert (told.numa_distances, told.gpu_numa_nodes, told.nvidia_parameters) == ({}, {}, {})
+    assert told.absent == dict.fromkeys(
+        ("mem_total_bytes", "cpu_governor", "numa_distances", "nvidia_module_version", "nvidia_parameters"), "not_found"
+    )
+
+
+def test_facts_that_may_not_be_read_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A governor in a container's hidden /sys is another matter than none."""
+
+    def refuse(path: str) -> bytes:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("agents.collectors.procfs.read", refuse)
+
+    assert facts(tmp_path, tmp_path).absent["cpu_governor"] == "not_permitted"
 
 
 def test_the_older_closed_module_writes_its_version_without_open(tmp_path: Path) -> None:

@@ -16,3 +16,32 @@ def test_engines_and_processes_can_be_undone() -> None:
     after = set(connection.introspection.table_names())
 
     assert after - before == {"inventory_engine", "inventory_process"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_facts_can_be_undone() -> None:
+    """An operator who goes back loses these columns, and nothing else."""
+
+    def columns() -> set[tuple[str, str]]:
+        with connection.cursor() as cursor:
+            return {
+                (table, column.name)
+                for table in ("inventory_node", "inventory_gpu", "inventory_engine", "inventory_event")
+                for column in connection.introspection.get_table_description(cursor, table)
+            }
+
+    after = columns()
+    call_command("migrate", "inventory", "0005", verbosity=0)
+    try:
+        before = columns()
+    finally:
+        call_command("migrate", "inventory", verbosity=0)
+
+    assert columns() == after
+    assert after - before == {
+        *(("inventory_node", name) for name in
+          ("nvidia_module_version", "nvidia_parameters", "cpu_governor", "numa_distances", "facts_absent")),
+        *(("inventory_gpu", name) for name in ("numa_node", "labels", "labels_told_at")),
+        *(("inventory_engine", name) for name in ("why_silent", "absent")),
+        ("inventory_event", "severity"),
+    }  # fmt: skip
