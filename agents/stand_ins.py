@@ -74,7 +74,7 @@ class StandIns:
         return [pid for pid in self._users if os.path.exists(f"{self._proc}/{pid}")]
 
     def _tree(self) -> set[int]:
-        children = procfs.children(self._proc)
+        children = procfs.children(procfs.parents(self._proc, {}))
         tree, pending = set(), [self._pid]
         while pending:
             pid = pending.pop()

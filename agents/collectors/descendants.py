@@ -8,10 +8,12 @@ from typing import Final
 from agents.collectors import process_stat, procfs
 
 _HZ: Final = os.sysconf("SC_CLK_TCK")
-_SCAN_SHARE: Final = 0.001
-"""The scan for descendants reads all of /proc; it may take this share of a core."""
-_SCAN_MIN_S: Final = 2.0
+_SCAN_SHARE: Final = 0.0002
+"""The scan for descendants lists all of /proc and reads what is new; it may take this share of a core."""
+_SCAN_MIN_S: Final = 5.0
 _SCAN_MAX_S: Final = 60.0
+_WHOLE_S: Final = 300.0
+"""All parents are read again after this time: a pid may be another's by now, and an orphan has a new parent."""
 _SIGHTS: Final = 3
 """A child is judged on its first sights alone: between fork and exec it still has its parent's command line."""
 _SPAWNED: Final = (
@@ -22,19 +24,26 @@ _SPAWNED: Final = (
 
 
 class Tree:
-    """Who is whose child in a /proc, scanned again no oftener than its cost allows."""
+    """Who is whose child in a /proc, scanned again no oftener than its cost allows: a new process may be seen some seconds late.
+
+    One that has ended is known by its `stat`, whatever stands here; so is one whose pid is another's by now.
+    """
 
     def __init__(self, proc: str) -> None:
         self.proc = proc
+        self._parent_of: dict[int, int] = {}
         self._children_of: dict[int, list[int]] = {}
-        self._scan_at = float("-inf")
+        self._scan_at = self._whole_at = float("-inf")
 
     def refresh(self, now: float) -> None:
         """Scan where it is due; the next scan waits longer, the dearer this one was."""
         if now < self._scan_at:
             return
         began = time.thread_time()
-        self._children_of = procfs.children(self.proc)
+        if now >= self._whole_at:
+            self._parent_of, self._whole_at = {}, now + _WHOLE_S
+        self._parent_of = procfs.parents(self.proc, self._parent_of)
+        self._children_of = procfs.children(self._parent_of)
         cost = time.thread_time() - began
         self._scan_at = now + min(_SCAN_MAX_S, max(_SCAN_MIN_S, cost / _SCAN_SHARE))
 
@@ -61,16 +70,16 @@ class Descendants:
         ticks = 0
         if not self._own:  # it may have been read between the fork and the exec of the process itself
             self._own = _command_line(tree.proc, self._pid)
-        pending = list(tree.children(self._pid))
+        pending = [(pid, self._pid) for pid in tree.children(self._pid)]
         while pending:
-            pid = pending.pop()
+            pid, parent = pending.pop()
             if pid in found or pid == self._pid:
                 continue
             try:
                 stat = process_stat.parse(procfs.read(f"{tree.proc}/{pid}/stat"))
             except (OSError, ValueError, IndexError):
                 continue
-            if stat.state == "Z":
+            if stat.state == "Z" or stat.parent != parent:
                 continue
             before = self._known.get(pid)
             child = before if before is not None and before.start == stat.start else _Child(stat.start, stat.ticks)
@@ -82,7 +91,7 @@ class Descendants:
                     _command_line(tree.proc, pid), _command_line(tree.proc, stat.parent)
                 )
             found[pid] = child
-            pending.extend(tree.children(pid))
+            pending.extend((below, pid) for below in tree.children(pid))
         elapsed = now - self._at if self._at is not None else 0.0
         self._known, self._at = found, now
         self.count = len(found)

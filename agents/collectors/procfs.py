@@ -1,6 +1,7 @@
 """Files of /proc, kept open and read again from their start."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -42,21 +43,33 @@ def read(path: str) -> bytes:
         os.close(fd)
 
 
-def children(proc: str) -> dict[int, list[int]]:
-    """The child pids of every process that has some, by its pid; reads all of `proc`. Empty where it cannot be listed."""
-    found: dict[int, list[int]] = {}
+def parents(proc: str, known: Mapping[int, int]) -> dict[int, int]:
+    """The parent's pid of every process that is there now; those of `known` are not read again. Empty where `proc` cannot be listed."""
+    found: dict[int, int] = {}
     try:
         entries = os.listdir(proc)
     except OSError:
         return found
     for entry in entries:
-        if entry.isdigit():
+        if not entry.isdigit():
+            continue
+        pid = int(entry)
+        parent = known.get(pid)
+        if parent is None:
             try:
                 stat = read(f"{proc}/{entry}/stat")
                 parent = int(stat[stat.rindex(b")") + 4 :].split(None, 1)[0])
             except (OSError, ValueError, IndexError):
                 continue  # it ended meanwhile
-            found.setdefault(parent, []).append(int(entry))
+        found[pid] = parent
+    return found
+
+
+def children(parent_of: Mapping[int, int]) -> dict[int, list[int]]:
+    """The child pids of every process that has some, by its pid."""
+    found: dict[int, list[int]] = {}
+    for pid, parent in parent_of.items():
+        found.setdefault(parent, []).append(pid)
     return found
 
 
