@@ -87,7 +87,11 @@ def complete(frame: pl.DataFrame, columns: Mapping[str, type[pl.DataType]]) -> p
 
 
 def facts_of(window: Window) -> pl.DataFrame:
-    """`window.facts` with every column, and the peak rates of the links: `pcie_peak`, `nvlink_peak` (bytes/s one way)."""
+    """`window.facts` with every column, and the peak rates of the links: `pcie_peak`, `nvlink_peak` (bytes/s one way).
+
+    Memory that is one with the host's has no size: how much of it is free depends on every program of the machine, so what
+    compares a GPU's memory with its size is not evaluated there.
+    """
     facts = complete(window.facts, FACTS)
     lane = pl.col("pcie_link_gen_max").replace_strict(
         {float(k): v for k, v in _LANE_BYTES_PER_S.items()}, default=None, return_dtype=pl.Float64
@@ -95,6 +99,7 @@ def facts_of(window: Window) -> pl.DataFrame:
     return facts.with_columns(
         pcie_peak=(lane * pl.col("pcie_link_width_max")).fill_null(_PCIE_PEAK),
         nvlink_peak=(pl.col("nvlink_links") * pl.col("nvlink_bytes_per_s_per_link")).fill_null(_NVLINK_PEAK),
+        mem_total_bytes=pl.when(pl.col("memory_kind").ne_missing("unified")).then("mem_total_bytes"),
     )
 
 

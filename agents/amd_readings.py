@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from agents.device import DeviceError
+from agents.device import NO_ACCOUNTS, DeviceError
 from wire.messages import Cell, GpuFacts
 from wire.metrics import Metric, Number, accept, sent
 
@@ -143,6 +143,7 @@ class AmdReader:
         self.answered = False
         self.mig_mode: bool | None = None
         self.instances: tuple[str, ...] = ()
+        self.accounts = NO_ACCOUNTS
         self._slow_at = self._processes_at = float("-inf")
         self._begin("no_previous")
 

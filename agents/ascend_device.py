@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from agents import npu_smi
-from agents.device import DeviceEvent, DriverError, GpuReader, Versions
+from agents.device import NO_ACCOUNTS, DeviceEvent, DriverError, GpuReader, Versions
 from agents.npu_smi import Chip, NpuSmiError, Table, Tool
 from wire.messages import Cell, GpuFacts
 from wire.metrics import Metric, accept, sent
@@ -135,6 +135,7 @@ class AscendReader:
         self.answered = False
         self.mig_mode: bool | None = None
         self.instances: tuple[str, ...] = ()
+        self.accounts = NO_ACCOUNTS
         self.is_lost = False
         self._key = key
         self._board = board

@@ -43,6 +43,7 @@ class DcgmReader:
         self.answered = False
         self.mig_mode = mig_mode
         self.instances = instances
+        self.accounts = NO_ACCOUNTS
         self.labels: dict[str, str] = {}
         self.is_lost = False
         self._uuid = uuid

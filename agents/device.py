@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from msgspec import Struct
 
 from wire.messages import Cell, GpuFacts
-from wire.metrics import REASONS, Number
+from wire.metrics import REASONS, Accounted, Number, of
 
 SLOW_S: Final = 15.0
 """Seconds between two readings of the slow metrics; one reading of the energy counter alone costs 3 ms."""
@@ -80,6 +80,25 @@ class DeviceEvent(Struct, frozen=True):
     """The epoch second it happened; None: just now."""
 
 
+ACCOUNTED: Final = tuple(metric for metric in of("process") if isinstance(metric.source, Accounted))
+
+
+class Accounts(Struct, frozen=True):
+    """What the driver keeps of the processes of one GPU. `mode`: whether it keeps anything; None: it cannot."""
+
+    mode: bool | None = None
+    by_pid: dict[int, dict[str, Cell | str]] = {}
+    """A number or a reason by the names of ACCOUNTED."""
+
+    def of(self, pid: int) -> dict[str, Cell | str]:
+        """What is kept of one process; reasons where nothing is."""
+        if pid in self.by_pid:
+            return self.by_pid[pid]
+        reason = {None: "unsupported", False: "switched_off", True: "no_previous"}[self.mode]
+        return {metric.name: reason for metric in ACCOUNTED}
+
+
+NO_ACCOUNTS: Final = Accounts()
 Answer = Number | DeviceError
 """One reading of several asked at once: its number, or why there is none."""
 FieldId = int | tuple[int, int]
@@ -100,6 +119,7 @@ class GpuReader(Protocol):
     mig_mode: bool | None
     instances: tuple[str, ...]
     """UUIDs of the MIG instances that the GPU is split into now; none where it is not split."""
+    accounts: Accounts
 
     @property
     def is_lost(self) -> bool:

@@ -48,6 +48,10 @@ REMEDIES: Final[dict[str, tuple[Level, str]]] = {
     ),
     "driver_error": ("wrong", "The driver refused: see the kernel log (dmesg), then reload the driver or reset the GPU."),
     "not_recorded": ("note", "The recording lacks it."),
+    "switched_off": (
+        "note",
+        "The driver would tell, were it told to: an administrator switches accounting on with `nvidia-smi -am 1`.",
+    ),
     "paused": ("note", "The agent was asked to leave it to others for a while; `fettle agent status` says for how long."),
 }
 """How bad a reason is, and what to do about it."""

@@ -59,6 +59,18 @@ class Rows(NamedTuple):
     reasons: list[list[str | None]]
     holds: list[Hold]
     holds_reasons: list[str | None]
+    accounts: dict[int, dict[str, Cell | str]]
+    """What the driver keeps of a process, by pid, over all its GPUs."""
+
+
+def add_account(known: dict[str, Cell | str], told: dict[str, Cell | str]) -> None:
+    """Add what another GPU's driver keeps of a process: of two numbers the larger, of a number and a reason the number."""
+    for name, answer in told.items():
+        before = known.get(name)
+        if before is None or (isinstance(before, str) and not isinstance(answer, str)):
+            known[name] = answer
+        elif isinstance(before, int | float) and isinstance(answer, int | float):
+            known[name] = max(before, answer)
 
 
 def instance(facts: GpuFacts) -> str:

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from agents.capabilities import Capabilities
 from agents.device import DRIVER_STATES, SLOW_S, DeviceError, DeviceEvent, Driver, DriverError, Versions
-from agents.gpu_slot import Opened, Rows, Slot, Stock, instance, reading
+from agents.gpu_slot import Opened, Rows, Slot, Stock, add_account, instance, reading
 from agents.source import GPU
 from agents.worker import Worker
 from wire.messages import Cell, GpuFacts, Hold
@@ -138,7 +138,7 @@ class Gpus:
 
     def rows(self) -> Rows:
         """What the readings brought."""
-        rows = Rows([], [], [], [])
+        rows = Rows([], [], [], [], {})
         for number, slot in enumerate(self._slots):
             values, why = self._row(slot)
             self._notice(slot, why)
@@ -147,9 +147,11 @@ class Gpus:
             unread = self._unread(slot)
             rows.holds_reasons.append(unread or slot.reader.holds_reason)
             if unread is None:
-                rows.holds.extend(Hold(number, pid, used) for pid, used in slot.reader.holds)
+                for pid, used in slot.reader.holds:
+                    rows.holds.append(Hold(number, pid, used))
+                    add_account(rows.accounts.setdefault(pid, {}), slot.reader.accounts.of(pid))
         self._watch_death()
-        self._watch_mig()
+        self._watch_modes()
         return rows
 
     async def close(self) -> None:
@@ -382,8 +384,11 @@ class Gpus:
         if is_new_epoch or stock != self.stock:
             self.stock = stock
 
-    def _watch_mig(self) -> None:
-        """A GPU that was switched to or from MIG is another card to the server; its instances are found by looking anew."""
+    def _watch_modes(self) -> None:
+        """A GPU that was switched to or from MIG is another card to the server; its instances are found by looking anew.
+
+        Whether processes are accounted is a fact of it too.
+        """
         for slot in self._slots:
             if slot.reader.instances != slot.instances and not slot.lost:
                 slot.instances = slot.reader.instances
@@ -393,6 +398,10 @@ class Gpus:
             if mode is not None and mode != slot.facts.mig_mode and not slot.lost:
                 slot.facts = structs.replace(slot.facts, mig_mode=mode)
                 self._happen("driver", slot.facts.uuid, f"MIG was switched {'on' if mode else 'off'} on GPU {slot.facts.index}.")
+                self._take_stock()
+            accounting = slot.reader.accounts.mode
+            if accounting is not None and accounting != slot.facts.accounting_mode:
+                slot.facts = structs.replace(slot.facts, accounting_mode=accounting)
                 self._take_stock()
 
     def _shut(self, driver: Driver) -> Callable[[], None]:

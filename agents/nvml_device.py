@@ -9,6 +9,7 @@ with MB; a pageable copy measured at 18.5 GB/s of payload reads 19.9 GB/s with M
 
 import _ctypes
 import logging
+import re
 from collections.abc import Sequence
 from ctypes import byref
 from types import ModuleType
@@ -70,6 +71,8 @@ _EVENTS: Final = {
     pynvml.nvmlEventTypeDoubleBitEccError: "ecc",
     pynvml.nvmlEventTypeGpuUnavailableError: "gpu_lost",
 }
+_ON_CHIP: Final = re.compile(r"\b(GB10|Thor|Orin|Xavier)\b")
+"""GPUs without memory of their own."""
 _LINK_COUNT_FIELD: Final = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
 _LINK_SPEED_FIELDS: Final = (pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED)
 """All links' common speed, which an H200 under driver 580 does not tell, and the first link's own (scope 0)."""
@@ -252,7 +255,21 @@ class NvmlDevice:
             # NVML says "Mbps" and means MB/s of one link: 26562 on an H200, whose links carry 26.562 GB/s.
             nvlink_bytes_per_s_per_link=speed * 1e6 if has_links and speed is not None else None,
             mig_mode=self.mig_mode(),
+            memory_kind=self._memory_kind(memory),
+            accounting_mode=None if (accounting := self._try("nvmlDeviceGetAccountingMode")) is None else bool(accounting),
         )
+
+    def _memory_kind(self, memory: object) -> str | None:
+        """`unified` where the CPU's memory and the GPU's are one coherent whole, `own` where the GPU has its own, None where nobody knows."""
+        nvml = self._nvml
+        link = self._try("nvmlDeviceGetC2cModeInfoV")  # the link to the CPU of a Grace superchip
+        if getattr(link, "isC2cEnabled", 0) or self._try("nvmlDeviceGetAddressingMode") == nvml.NVML_DEVICE_ADDRESSING_MODE_ATS:
+            return "unified"
+        if (node := self._try("nvmlDeviceGetNumaNodeId")) is not None and node >= 0:  # the kernel hands its memory out too
+            return "unified"
+        if memory is None:  # a GPU on the CPU's chip has none to tell of
+            return "unified" if _ON_CHIP.search(_text(self._try("nvmlDeviceGetName") or "")) else None
+        return "own"
 
     def _try(self, name: str, *args: object) -> Any:
         try:

@@ -41,6 +41,7 @@ class NvmlInstance:
             mig_profile=_profile(name, attributes),
             mig_gpu_instance=gpu_instance,
             mig_compute_instance=compute_instance,
+            memory_kind=parent.facts.memory_kind,
         )
         # GPM tells of the GPU instance: where several compute instances share it, none of them can call it its own
         shared = attributes is not None and attributes.computeInstanceSliceCount < attributes.gpuInstanceSliceCount

@@ -68,6 +68,8 @@ def as_dict(node: str, t: float, machine: Machine, tick: Tick) -> dict[str, Any]
                 "index": facts.index,
                 "uuid": facts.uuid,
                 "name": facts.name,
+                "memory_kind": facts.memory_kind,
+                "accounting_mode": facts.accounting_mode,
                 **_named((*GPU, PROCESSES), [*(column[number] for column in tick.gpu), None], [*reasons, holds]),
             }
             for number, (facts, reasons, holds) in enumerate(

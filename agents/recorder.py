@@ -93,4 +93,5 @@ def _card(facts: GpuFacts) -> RecordedGpu:
         pcie_link_width_max=facts.pcie_link_width_max,
         nvlink_links=facts.nvlink_links,
         nvlink_bytes_per_s_per_link=facts.nvlink_bytes_per_s_per_link,
+        memory_kind=facts.memory_kind,
     )

@@ -170,6 +170,7 @@ class ReplayNode:
             pcie_link_width_max=card.pcie_link_width_max,
             nvlink_links=card.nvlink_links,
             nvlink_bytes_per_s_per_link=card.nvlink_bytes_per_s_per_link,
+            memory_kind=card.memory_kind,
         )
 
 

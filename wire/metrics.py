@@ -28,6 +28,7 @@ REASONS: Final = (
     "timeout",  # the driver did not answer in time
     "gpu_lost",  # the GPU fell off the bus
     "profiler_busy",  # another profiler holds the counters
+    "switched_off",  # the driver would tell, were it told to keep it
     "paused",  # let go on command, until its time is over
     "frozen",  # it stands still though it cannot: the source tells what it knew some time ago
     "driver_error",  # any other error of the driver
@@ -94,7 +95,14 @@ class Reported:
     what: str
 
 
-Source: TypeAlias = Nvml | NvmlField | NvmlLinks | Gpm | Proc | Scraped | Reported
+@dataclass(frozen=True, slots=True)
+class Accounted:
+    """What NVML's accounting keeps of a process on one GPU, where it is switched on; of several GPUs the largest."""
+
+    member: str
+
+
+Source: TypeAlias = Nvml | NvmlField | NvmlLinks | Gpm | Proc | Scraped | Reported | Accounted
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +292,11 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("involuntary_switches_total", "process", "counter", "switches", 0, _BYTES, "Times its main thread was taken off the CPU for others.", Proc("/proc/PID/status")),
     Metric("read_bytes_total", "process", "counter", "bytes", 0, _BYTES, "Bytes that storage delivered for it, page cache left out.", Proc("/proc/PID/io")),
     Metric("write_bytes_total", "process", "counter", "bytes", 0, _BYTES, "Bytes it caused to be written to storage.", Proc("/proc/PID/io")),
+    # Process: what the driver's accounting keeps of it
+    Metric("gpu_util_lifetime_pct", "process", "gauge", "percent", 0, 100, "Share of its life in which a kernel of it ran, on the GPU that it used most.", Accounted("gpuUtilization"), None, "slow"),
+    Metric("gpu_mem_max_bytes", "process", "gauge", "bytes", 0, 1 << 43, "Most device memory that it ever held, on the GPU where that was most.", Accounted("maxMemoryUsage"), None, "slow"),
+    Metric("gpu_time_s", "process", "gauge", "seconds", 0, 1e9, "Time that it has computed on a GPU: since its context was made, or until it was given up.", Accounted("time"), None, "slow"),
+    Metric("gpu_is_running", "process", "state", "flag", 0, 1, "The driver counts it as running; 0: it ended and still holds the GPU.", Accounted("isRunning"), None, "slow"),
     # Process: what its program tells of itself
     Metric("steps_total", "process", "counter", "steps", 0, _BYTES, "Training steps since the program began.", Reported("steps")),
     Metric("step_time_s", "process", "mean", "seconds", 0, 1e6, "Time of a step: mean of those that ended since the sample before, or of the last ones while the next is under way.", Reported("step_s")),

@@ -43,6 +43,7 @@ class RecordedGpu(Struct, frozen=True, kw_only=True):
     pcie_link_width_max: int | None = None
     nvlink_links: int | None = None
     nvlink_bytes_per_s_per_link: float | None = None
+    memory_kind: str | None = None
 
 
 class RecordedHost(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agents.device import SLOW_S, Answer, DeviceError, FieldId, NvmlGpu, ResetRequiredError
+from agents.device import SLOW_S, Accounts, Answer, DeviceError, FieldId, NvmlGpu, ResetRequiredError
+from agents.nvml_accounting import accounts
 from wire.messages import Cell
 from wire.metrics import Gpm, Metric, Number, Nvml, NvmlField, NvmlLinks, accept, sent
 
@@ -64,6 +65,7 @@ class GpuCollector:
         self._slow_at = float("-inf")
         self.mig_mode = device.facts.mig_mode
         self.instances = device.found
+        self.accounts = Accounts(device.facts.accounting_mode)
         self._paused_until = self._profiler_at = float("-inf")
         self._profiler_wait_s = PROFILER_FIRST_S
         self._failed = False
@@ -183,6 +185,8 @@ class GpuCollector:
         except DeviceError as error:
             self.holds = []
             self.holds_reason = error.reason
+        if slow:
+            self.accounts = accounts(self.device, [pid for pid, _ in self.holds])
 
     def _is_due(self, position: int) -> bool:
         """True where a static reading failed for now."""

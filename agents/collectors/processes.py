@@ -6,7 +6,7 @@ command line is kept here; `process_labels.py` tells more, in the words of `wire
 
 import os
 import pwd
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -75,13 +75,16 @@ class ProcessCollector:
         self._keeps_delays = _keeps_delays(self._proc)
         self._may_be_strangers = not _sees_all(self._proc)
 
-    def collect(self, pids: Iterable[int], now: float) -> list[Reading]:
-        """One reading for each pid, in order; `now` is a monotonic second. An unreadable process has reasons alone."""
+    def collect(self, pids: Iterable[int], now: float, accounts: Mapping[int, Answers] | None = None) -> list[Reading]:
+        """One reading for each pid, in order; `now` is a monotonic second. An unreadable process has reasons alone.
+
+        `accounts`: what the GPU's driver keeps of a process, by pid.
+        """
         wanted = sorted(set(pids))[:MAX_PROCESSES]
         if wanted:
             self._tree.refresh(now)
         holders = frozenset(wanted)
-        readings = [self._read(pid, now, holders) for pid in wanted]
+        readings = [self._read(pid, now, holders, (accounts or {}).get(pid, {})) for pid in wanted]
         for pid in self._seen.keys() - holders:
             del self._seen[pid]
         return readings
@@ -90,7 +93,7 @@ class ProcessCollector:
         """True for a child of a process that held a GPU in the last tick, as far as the last scan knows."""
         return any(pid in self._tree.children(holder) for holder in self._seen)
 
-    def _read(self, pid: int, now: float, holders: Container[int]) -> Reading:
+    def _read(self, pid: int, now: float, holders: Container[int], account: Answers) -> Reading:
         base = f"{self._proc}/{pid}"
         try:
             stat = process_stat.parse(procfs.read(f"{base}/stat"))
@@ -116,6 +119,7 @@ class ProcessCollector:
             raw["io_delay_s_total"] = stat.io_delay / _HZ
         for reader in READERS:
             raw |= reader(base)
+        raw |= account
         raw |= dict.fromkeys(_REPORTED, "not_found")
         if self._reports is not None:
             raw |= self._reports.of(pid, stat.start, now)

@@ -62,6 +62,7 @@ REASON: Final = {
     "timeout": _("the driver did not answer in time"),
     "gpu_lost": _("the GPU fell off the bus"),
     "profiler_busy": _("another profiler holds the counters"),
+    "switched_off": _("the driver is not told to keep it"),
     "paused": _("let go on command for a while"),
     "frozen": _("the readings stand still though they cannot"),
     "driver_error": _("another error of the driver"),

@@ -1,5 +1,6 @@
 """Fleet windows: free GPUs, gaps, several jobs on a node, looped recordings, programs that begin or end within."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -282,3 +283,18 @@ def test_frames_without_columns_or_rows_are_survived() -> None:
     assert labels(features(bare)) == {"gpu 1": None}
     assert labels(features(empty)) == {}
     assert evaluate(load(), features(bare)).findings == []
+
+
+def test_memory_that_is_one_with_the_hosts_is_compared_with_no_size() -> None:
+    """How much of it is free depends on every program of the machine: no share, and nothing to foretell."""
+    own = from_recording(recording.read(RECORDINGS / "near_oom.jsonl.gz"))
+    unified = replace(own, facts=own.facts.with_columns(memory_kind=pl.lit("unified")))
+    found = {kind: features(window) for kind, window in (("own", own), ("unified", unified))}
+
+    assert found["own"].gpu["mem_used_share"][0] > 0.9
+    for name in ("mem_used_share", "mem_growth_share", "seconds_to_full"):
+        assert found["unified"].gpu[name].to_list() == [None]
+    assert found["unified"].gpu["mem_used_max_bytes"].to_list() == found["own"].gpu["mem_used_max_bytes"].to_list()
+    told = {kind: {finding.rule for finding in evaluate(load(), frames).findings} for kind, frames in found.items()}
+    assert "memory-nearly-full" in told["own"]
+    assert not {"memory-nearly-full", "gpu-memory-leak", "gpu-oversized-for-job"} & told["unified"]
