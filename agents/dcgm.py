@@ -11,7 +11,7 @@ from typing import Final
 from agents.dcgm_endpoint import Endpoint, Memory
 from agents.dcgm_fields import MIG_MODE
 from agents.dcgm_readings import GPU_METRICS, STALE_S, GpuAnswer, Habits, readings
-from agents.device import DeviceEvent, DriverError, GpuReader, Versions
+from agents.device import NO_ACCOUNTS, DeviceEvent, DriverError, GpuReader, Versions
 from agents.scrape import DEADLINE_S, Target
 from wire.messages import Cell, GpuFacts
 
