@@ -1,11 +1,12 @@
-"""Rows to buckets of equal length, the same for every engine."""
+"""Rows and roll-ups to the answer of `series`, the same for every engine."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
-from fleet.store.columns import Table
-from fleet.store.series import StoreError
+from fleet.store import rollup
+from fleet.store.columns import Column, Table
+from fleet.store.series import CODES, StoreError
 
 
 def check(table: Table, metrics: Collection[str], step_s: int) -> list[str]:
@@ -13,19 +14,44 @@ def check(table: Table, metrics: Collection[str], step_s: int) -> list[str]:
     if step_s < 1:
         raise StoreError(f"A step of {step_s} s makes no buckets; use 1 or more.")
     names = table.names(metrics)[len(table.keys) :]
-    if text := [name for name in names if not table.columns[name].is_metric]:
+    if text := [name for name in names if name in table.texts]:
         raise StoreError(f"{', '.join(text)} is text and has no mean.")
     return names
 
 
-def buckets(table: Table, rows: pl.DataFrame, metrics: Collection[str], step_s: int) -> pl.DataFrame:
-    """`ts` (bucket start, a multiple of `step_s`) and for each metric its value, minimum and maximum.
+def buckets(table: Table, rows: pl.DataFrame, metrics: Sequence[str], step_s: int, *, full: bool = False) -> pl.DataFrame:
+    """`Series.series` of one entity's rows, ordered by key and one a key, in the registry's units."""
+    return answer(table, rollup.roll(table, rows, metrics, step_s, p95=full), metrics, full=full)
 
-    `rows` are unpacked. Means are Float64; last values, minima and maxima have the metric's own type.
-    """
-    spread: list[pl.Expr] = []
-    for name in metrics:
-        value = pl.col(name)
-        middle = value.drop_nulls().last() if table.columns[name].keeps_last else value.mean()
-        spread += [middle.alias(name), value.min().alias(f"{name}_min"), value.max().alias(f"{name}_max")]
-    return rows.sort("ts", maintain_order=True).group_by((pl.col("ts") // step_s) * step_s, maintain_order=True).agg(spread)
+
+def answer(table: Table, rolled: pl.DataFrame, metrics: Sequence[str], *, full: bool = False) -> pl.DataFrame:
+    """`Series.series` of one entity's roll-ups in the registry's units, ordered by key."""
+    if len(table.keys) > 2:  # processes: each is rolled up by itself, and together they are one
+        rolled = rollup.merge(table, rolled.sort("ts", maintain_order=True), metrics, 1, apart=False)
+    made: list[pl.Expr] = [pl.col("ts").cast(pl.Int64)]
+    for column in (table.columns[name] for name in metrics):
+        made += _shown(column)
+        made += _shown_full(column) if full else []
+    return rolled.select(made)
+
+
+def _shown(column: Column) -> list[pl.Expr]:
+    name = column.name
+    return [
+        pl.col(name) if column.rolls == "mean" else pl.col(name).cast(column.read),
+        pl.col(f"{name}:min").cast(column.read).alias(f"{name}_min"),
+        pl.col(f"{name}:max").cast(column.read).alias(f"{name}_max"),
+    ]
+
+
+def _shown_full(column: Column) -> list[pl.Expr]:
+    name = column.name
+    made = [pl.col(f"{name}:n").cast(pl.Int64).alias(f"{name}_n")]
+    if column.rolls == "mean":
+        made.append(pl.col(f"{name}:p95").alias(f"{name}_p95"))
+    elif column.rolls == "counter":
+        made.append(pl.col(f"{name}:grown").alias(f"{name}_grown"))
+    else:
+        shares = pl.concat_list(f"{name}:share{code}" for code in range(CODES)).list.to_array(CODES)
+        made.append(pl.when(pl.col(f"{name}:n") > 0).then(shares).alias(f"{name}_shares"))
+    return made

@@ -8,7 +8,7 @@ as Float64. Scales are part of the format: files that exist were written with th
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, get_args
+from typing import Final, Literal, get_args
 
 import polars as pl
 
@@ -32,6 +32,7 @@ _INTEGERS: Final = (
     (pl.Int16, -0x8000, 0x7FFF),
     (pl.Int32, -0x8000_0000, 0x7FFF_FFFF),
 )
+_ROLLS: Final[dict[str, Literal["mean", "counter", "code"]]] = {"counter": "counter", "state": "code", "bitmask": "code"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Column:
     read: type[pl.DataType]
     steps: int = 1
     is_metric: bool = True
-    keeps_last: bool = False  # counters, states and bitmasks: a bucket's value is its last, never a mean
+    rolls: Literal["mean", "counter", "code"] = "mean"  # of counters and codes a bucket's value is its last, never a mean
+    is_bits: bool = False  # a code of which each bit is one of its own
 
     def packing(self) -> pl.Expr:
         """The stored form of a column that a caller gave; what does not fit is null."""
@@ -57,6 +59,11 @@ class Column:
             value = value.cast(pl.Float64, strict=False) * self.steps
         return value.round().cast(self.stored, strict=False)
 
+    @property
+    def keeps_last(self) -> bool:
+        """True where a bucket's value is its last."""
+        return self.rolls != "mean"
+
     def unpacking(self) -> pl.Expr:
         """The registry's unit back from the stored form."""
         value = pl.col(self.name).cast(self.read)
@@ -65,14 +72,15 @@ class Column:
 
 
 def _column(metric: Metric) -> Column:
-    last = metric.kind in ("counter", "state", "bitmask")
+    rolls = _ROLLS.get(metric.kind, "mean")
+    bits = metric.kind == "bitmask"
     read = pl.Int64 if metric.is_integer else pl.Float64
     steps = _STEPS.get(metric.unit, 1)
     if metric.unit == "bytes_per_second":
-        return Column(metric.name, pl.Float32, read, keeps_last=last)
+        return Column(metric.name, pl.Float32, read, rolls=rolls, is_bits=bits)
     if metric.unit in _STEPS or metric.unit in _WHOLE:
-        return Column(metric.name, _narrowest(metric.low * steps, metric.high * steps), read, steps, keeps_last=last)
-    return Column(metric.name, pl.Float64, read, keeps_last=last)
+        return Column(metric.name, _narrowest(metric.low * steps, metric.high * steps), read, steps, rolls=rolls, is_bits=bits)
+    return Column(metric.name, pl.Float64, read, rolls=rolls, is_bits=bits)
 
 
 def _narrowest(low: float, high: float) -> type[pl.DataType]:
@@ -91,6 +99,16 @@ class Table:
             columns.append(Column("gpu_mem_bytes", pl.Int64, pl.Int64))
         columns += [_column(metric) for metric in metrics if metric.scope == scope and metric.kept]
         self.columns = {column.name: column for column in columns}
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The columns that are no numbers."""
+        return tuple(column.name for column in self.columns.values() if column.stored == pl.String)
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """The columns of which roll-ups are made."""
+        return tuple(name for name in self.columns if name not in self.keys and name not in self.texts)
 
     @cached_property
     def stored(self) -> dict[str, type[pl.DataType]]:

@@ -1,6 +1,6 @@
 """The store in dicts, for tests: the same five calls, nothing kept."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import polars as pl
@@ -43,21 +43,25 @@ class MemorySeries:
         ]
         return table.unpack(pl.DataFrame(rows, schema={name: table.stored[name] for name in names}))
 
-    def series(self, scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int) -> pl.DataFrame:
-        """As Series.series."""
+    def series(
+        self, scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int, *, full: bool = False
+    ) -> pl.DataFrame:
+        """As Series.series, always from the rows."""
         table = self._table(scope)
         names = check(table, metrics, step_s)
-        return buckets(table, self.window(scope, start, end, [entity], names), names, step_s)
+        return buckets(table, self.window(scope, start, end, [entity], names), names, step_s, full=full)
 
-    def latest(self, scope: Scope, since: int, entities: Collection[int] | None = None) -> pl.DataFrame:
+    def latest(
+        self, scope: Scope, since: int, entities: Collection[int] | None = None, metrics: Collection[str] | None = None
+    ) -> pl.DataFrame:
         """As Series.latest."""
         table = self._table(scope)
-        rows = self.window(scope, since, MAX_KEY + 1, entities)
+        rows = self.window(scope, since, MAX_KEY + 1, entities, metrics)
         return rows.unique(table.keys[:-1], keep="last", maintain_order=True)
 
-    def prune(self, before: int) -> int:
-        """Drop whole days that end by `before`; 0, since nothing was on disk."""
-        first_kept = before // DAY_S * DAY_S
+    def prune(self, before: Mapping[int, int], most_bytes: int | None = None) -> int:
+        """Drop whole days of rows that end by `before[1]`; 0, since nothing was on disk."""
+        first_kept = before.get(1, 0) // DAY_S * DAY_S
         for scope, rows in self._rows.items():
             self._rows[scope] = {key: row for key, row in rows.items() if row["ts"] >= first_kept}
         return 0

@@ -7,7 +7,7 @@ says why it lies as it does; layout.py has the names.
 import logging
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from io import BytesIO
 from pathlib import Path
@@ -80,23 +80,27 @@ class ParquetSeries:
         names = table.names(metrics)
         return table.unpack(self.readers[scope].rows(start, end, entities, names))
 
-    def series(self, scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int) -> pl.DataFrame:
+    def series(
+        self, scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int, *, full: bool = False
+    ) -> pl.DataFrame:
         """As Series.series."""
         table = self.table(scope)
         names = check(table, metrics, step_s)
-        return buckets(table, self.window(scope, start, end, [entity], names), names, step_s)
+        return buckets(table, self.window(scope, start, end, [entity], names), names, step_s, full=full)
 
-    def latest(self, scope: Scope, since: int, entities: Collection[int] | None = None) -> pl.DataFrame:
+    def latest(
+        self, scope: Scope, since: int, entities: Collection[int] | None = None, metrics: Collection[str] | None = None
+    ) -> pl.DataFrame:
         """As Series.latest."""
         table = self.table(scope)
-        return table.unpack(self.readers[scope].newest(since, MAX_KEY + 1, entities, table.names(None)))
+        return table.unpack(self.readers[scope].newest(since, MAX_KEY + 1, entities, table.names(metrics)))
 
-    def prune(self, before: int) -> int:
-        """As Series.prune: days that end by `before` leave in one rename each, then their bytes are freed."""
+    def prune(self, before: Mapping[int, int], most_bytes: int | None = None) -> int:
+        """As Series.prune: days that end by `before[1]` leave in one rename each, then their bytes are freed."""
         try:
             disk.make_directory(self.root)
             with disk.locked(self.root / "compact.lock"):
-                return sum(self._prune(scope, before) for scope in self.tables)
+                return sum(self._prune(scope, before.get(1, 0)) for scope in self.tables)
         except OSError as error:
             raise StoreError(f"Old days in {self.root} cannot be removed: {error.strerror or error}.") from error
 

@@ -14,16 +14,26 @@ A whole number is Int64, any other Float64, also in an empty frame. A value come
 that it is kept in: ratios 1/10,000, percentages and cores 1/100, degrees and megahertz 1/10, watts and joules 1/1,000,
 rates seven digits. What does not fit its column (NaN, infinities, far out of range) is stored as absent and counted.
 An engine may be used from several threads. All calls raise StoreError for an unknown scope or metric.
+
+Levels: rows are kept as written for a time, and for longer as roll-ups of LEVELS seconds. A roll-up keeps of each metric, over
+the samples that have it, what `series` answers with; a metric that none has is absent there too. Raw rows count as long as they
+are there: a roll-up never hides what came late. An engine whose server does not roll up answers from what it has, and says so.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Protocol
+from typing import Final, Protocol
 
 import polars as pl
 from django.conf import settings
 
 from wire.metrics import Scope
+
+LEVELS: Final = (1, 10, 60, 3600)
+"""Seconds of a row at each level; 1 is the rows as they were written."""
+
+CODES: Final = 32
+"""How many bits of a bitmask, or codes of a state from 0 on, a bucket's shares tell."""
 
 
 class StoreError(Exception):
@@ -44,22 +54,43 @@ class Series(Protocol):
         `metrics` names the columns wanted beside the key (scope process: `name`, `user` and `gpu_mem_bytes` too); None is all.
         """
 
-    def series(self, scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int) -> pl.DataFrame:
+    def series(
+        self, scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int, *, full: bool = False
+    ) -> pl.DataFrame:
         """One entity in buckets of `step_s`: `ts` (bucket start) and for each metric `<name>` (mean; counters: last),
         `<name>_min`, `<name>_max`. Buckets without a sample are left out: a gap is a gap.
 
         States and bitmasks give their last value too. Buckets begin at multiples of `step_s`; one whose samples lack
         the metric is null. Scope process: all processes on that GPU together.
+
+        The coarsest level that divides `step_s` answers; where rows of that level are gone or not made yet, the next that is there
+        does. A row coarser than `step_s` is a bucket of its own length that begins at its `ts`. The first and the last bucket
+        may hold samples from beside `start` and `end`, where a roll-up reaches over them.
+
+        `full` adds for each metric `<name>_n` (samples that have it, Int64), and by its kind
+        - gauges and means: `<name>_p95` (Float64, linear between ranks); null where a bucket is made of several roll-ups, or of
+          one of ten seconds: a percentile cannot be had from others
+        - counters: `<name>_grown` (Float64), the growth from the bucket's first sample to its last, of which a fall is a new
+          beginning from 0; growth from one bucket to the next is the caller's
+        - states and bitmasks: `<name>_shares` (Array(Float64, CODES)), the share of samples with each bit set, or in each code
         """
 
-    def latest(self, scope: Scope, since: int, entities: Collection[int] | None = None) -> pl.DataFrame:
-        """The newest row of each entity (scope process: of each entity and pid) with ts >= since.
+    def latest(
+        self, scope: Scope, since: int, entities: Collection[int] | None = None, metrics: Collection[str] | None = None
+    ) -> pl.DataFrame:
+        """The newest row of each entity (scope process: of each entity and pid) with ts >= since, the columns as `window`.
 
         It reads the keys of all rows since then: ask for minutes, not for days.
         """
 
-    def prune(self, before: int) -> int:
-        """Drop raw rows older than `before` (whole days at a time); the bytes that it freed."""
+    def prune(self, before: Mapping[int, int], most_bytes: int | None = None) -> int:
+        """Drop of each level (a key of `before`, of LEVELS) the rows older than its second; the bytes that it freed.
+
+        Whole days at a time, of coarse levels months: what is younger stays, what is older may stay that much
+        longer. Raw rows whose roll-ups are not made yet stay until they are. Over `most_bytes` in all, the oldest raw hours go
+        whatever their age, then the oldest of the finer roll-ups: that is logged and counted. An engine whose server keeps
+        its own retention does what it can and answers 0.
+        """
 
 
 @cache

@@ -98,7 +98,7 @@ def _merge() -> None:
 def prune() -> int:
     """Drop whole days of raw samples older than FETTLE_RETAIN_RAW_H; the bytes that it freed, 0 where the store refused."""
     try:
-        freed = store().prune(int(time.time()) - settings.FETTLE_RETAIN_RAW_H * 3600)
+        freed = store().prune({1: int(time.time()) - settings.FETTLE_RETAIN_RAW_H * 3600})
     except StoreError as error:
         pruning.met(error)
         return 0

@@ -327,9 +327,9 @@ def test_prune_drops_whole_days_alone(store: Series) -> None:
     frame = pl.DataFrame({"entity": [1] * 3, "ts": [midnight - DAY, midnight - 1, midnight]})
     store.write("gpu", frame)
     store.write("host", frame)
-    store.prune(midnight - 1)
+    store.prune({1: midnight - 1})
     kept = store.window("gpu", 0, NOON)["ts"].to_list()
-    store.prune(midnight + 5)
+    store.prune({1: midnight + 5})
 
     assert kept == [midnight - DAY, midnight - 1, midnight]
     assert store.window("gpu", 0, NOON)["ts"].to_list() == [midnight]

@@ -259,7 +259,7 @@ def test_a_directory_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> Non
     with pytest.raises(StoreError, match="not stored"):
         engine.write("gpu", frame())
     with pytest.raises(StoreError, match="cannot be removed"):
-        engine.prune(T)
+        engine.prune({1: T})
 
 
 # Write numbers
@@ -302,6 +302,6 @@ def test_prune_tells_the_bytes_and_leaves_no_trace(tmp_path: Path) -> None:
     engine.write("host", frame())
     held = sum(path.stat().st_size for path in files(tmp_path))
 
-    assert engine.prune(T + 86_400) == held
+    assert engine.prune({1: T + 86_400}) == held
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith((".trash", "2024"))]
-    assert engine.prune(T + 86_400) == 0
+    assert engine.prune({1: T + 86_400}) == 0
