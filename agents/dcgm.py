@@ -13,6 +13,7 @@ from agents.dcgm_fields import MIG_MODE
 from agents.dcgm_readings import GPU_METRICS, STALE_S, GpuAnswer, Habits, readings
 from agents.device import NO_ACCOUNTS, DeviceEvent, DriverError, GpuReader, Versions
 from agents.scrape import DEADLINE_S, Target
+from agents.told_gpu_labels import fit
 from wire.messages import Cell, GpuFacts
 
 MAX_AGE_S: Final = 15.0
@@ -82,7 +83,7 @@ class DcgmReader:
             self._fill(*readings(*more))
         self.mig_mode = is_split(told[0])
         self.instances = told[0].instances
-        self.labels = {name: ",".join(sorted(values)) for name, values in told[0].labels.items()}
+        self.labels = labels(told[0])
 
     def pause_profiling(self, until: float) -> None:
         """Nothing: the counters are DCGM's to let go, not ours."""
@@ -199,6 +200,16 @@ def is_split(gpu: GpuAnswer) -> bool | None:
     """True for a GPU that is told of by its instances; None where nothing says so."""
     mode = gpu.own.get(MIG_MODE)
     return True if gpu.profiles else None if mode is None else bool(mode[0])
+
+
+def labels(gpu: GpuAnswer) -> dict[str, str]:
+    """Who uses it and what slice it is, in keys of `wire.labels.GPU_LABELS`; of a card that is split, those of all its instances."""
+    told = dict(gpu.labels)
+    if gpu.profile is not None:
+        told |= {"mig_profile": {gpu.profile}, "mig_instance": {str(gpu.instance)}}
+    elif gpu.profiles:
+        told |= {"mig_profile": set(gpu.profiles.values()), "mig_instance": set(gpu.profiles)}
+    return {key: value for name, values in told.items() for key, value in fit(name, values).items()}
 
 
 def _whole(value: Cell) -> int | None:

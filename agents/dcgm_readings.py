@@ -19,7 +19,7 @@ from wire.metrics import Metric, accept, sent
 STALE_S: Final = 120.0
 """A sample whose own time is further than this from now says nothing of now; an answer that never changes neither."""
 GPU_METRICS: Final = tuple(sent("gpu"))
-LABELS: Final = ("pod", "namespace", "container", "hpc_job", "GPU_I_PROFILE")
+LABELS: Final = ("pod", "namespace", "container", "hpc_job")
 _OTHER_ENTITIES: Final = ("nvlink", "nvswitch", "cpu", "cpucore")
 _UUID: Final = re.compile(r"GPU-[A-Za-z0-9-]{4,72}")
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")

@@ -89,6 +89,11 @@ class Gpus:
                 slot.reader.xids = slot.xids
 
     @property
+    def labels(self) -> list[dict[str, str]]:
+        """Who uses each GPU, in keys of `wire.labels.GPU_LABELS`; only dcgm-exporter tells."""
+        return [getattr(slot.reader, "labels", {}) for slot in self._slots]
+
+    @property
     def hangs(self) -> bool:
         """True while a driver call does not come back: the interpreter's own exit might wait for it."""
         return self._opener.busy or any(slot.worker.busy for slot in self._slots)

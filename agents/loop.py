@@ -18,6 +18,8 @@ from agents.segment import BATCH, EVENT
 from agents.sender import Sender
 from agents.source import Absences, Inventory, Source
 from agents.spool import Spool
+from agents.told_engines import ToldEngines
+from agents.told_gpu_labels import ToldGpuLabels
 from agents.told_labels import ToldLabels
 from agents.vitals import Delivery, NodeView, Vitals
 from wire.codec import encode
@@ -60,6 +62,8 @@ class NodeLoop:
         self._event_seq = 0
         self._absences = Absences()
         self._labels = ToldLabels()
+        self._engines = ToldEngines(clock.monotonic)
+        self._gpu_labels = ToldGpuLabels()
         self._drops_told = self._events_told = 0
         self._drops_at = -math.inf
         self._recent: dict[tuple[str, str | None, int | None], list[float]] = {}  # first told at, repeats since
@@ -90,6 +94,8 @@ class NodeLoop:
         if self.sender is not None and self.sender.lost_some():
             self._absences.reset()
             self._labels.reset()
+            self._engines.reset()
+            self._gpu_labels.reset()
         self._tell_drops()
         batch = Batch(
             node=self.node,
@@ -100,8 +106,9 @@ class NodeLoop:
             gpu=tick.gpu,
             host=tick.host,
             processes=self._labels.news(tick.processes),
-            engines=tick.engines,
+            engines=self._engines.news(tick.engines, tick.engine_reasons),
             absent=self._absences.changes(tick),
+            gpu_labels=self._gpu_labels.news(tick.gpu_labels),
         )
         self._batch_seq += 1
         self.vitals.take(self.source.inventory, tick, t, self._clock.monotonic())
@@ -173,8 +180,9 @@ class NodeLoop:
         self._inventory = self.source.inventory
         self._boot = uuid.uuid4().hex
         self._batch_seq = self._event_seq = 0
-        self._absences = Absences()
+        self._absences, self._gpu_labels = Absences(), ToldGpuLabels()
         self._labels.reset()
+        self._engines.reset()
         self.spool.begin(self._inventory.hello(self.node, self._boot, agent_version(), INTERVAL_S))
         if self.sender is not None:
             self.sender.begin()
@@ -203,7 +211,10 @@ async def run(nodes: Sequence[NodeLoop], clock: Clock, stop: asyncio.Event, on_t
             for node in nodes:
                 node.vitals.late_ticks += due - int(last) - 1
         last = due
-        await asyncio.gather(*(_tick(node, float(due)) for node in nodes))
+        if len(nodes) == 1:
+            await _tick(nodes[0], float(due))  # without a task of its own
+        else:
+            await asyncio.gather(*(_tick(node, float(due)) for node in nodes))
         if on_tick is not None:
             on_tick()
 

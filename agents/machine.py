@@ -130,6 +130,7 @@ class Machine:
             process_reasons=[reading.reasons for reading in readings],
             engines=engines.engines,
             engine_reasons=engines.reasons,
+            gpu_labels=self._gpus.labels,
         )
 
     async def close(self) -> None:

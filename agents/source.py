@@ -56,7 +56,8 @@ class Tick(Struct):
     holds_reasons: list[str | None] = field(default_factory=list)
     process_reasons: list[list[str | None]] = field(default_factory=list)  # [process][metric], for people alone
     engines: Engines = field(default_factory=Engines)
-    engine_reasons: list[list[str | None]] = field(default_factory=list)  # [engine][metric], for people alone
+    engine_reasons: list[list[str | None]] = field(default_factory=list)  # [engine][metric]
+    gpu_labels: list[dict[str, str]] = field(default_factory=list)  # [gpu], keys of wire.labels.GPU_LABELS
 
 
 class EventSource(Protocol):

@@ -6,7 +6,6 @@ Shapes, names and times are judged here; values are judged later, over many batc
 import math
 import re
 import time
-import unicodedata
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -15,11 +14,13 @@ import msgspec
 from django.core.exceptions import ValidationError
 
 from fleet.accounts.models import node_name
+from fleet.ingest.cleaning import clean as clean
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.skew import OLDEST_T, Skew
+from fleet.ingest.told import check_engine_absences, check_gpu_labels
 from wire import labels, metrics
 from wire.codec import WireError
-from wire.messages import PROCESSES, PROTOCOL_VERSION, Batch, Event, GpuFacts, Hello, schema_id
+from wire.messages import PROCESSES, PROTOCOL_VERSION, SEVERITIES, Batch, Event, GpuFacts, Hello, schema_id
 from wire.metrics import Scope
 
 MAX_GPUS: Final = 64
@@ -40,9 +41,6 @@ _URL = re.compile(
 """Where an engine is asked. A name is shown to all who may look: credentials and queries, which may hold keys, have no place in it."""
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,80}", re.ASCII)
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
-_CONTROL = re.compile(
-    "[" + "".join(chr(n) for n in range(0x110000) if unicodedata.category(chr(n)) in ("Cc", "Cf", "Cs")).replace("]", "") + "]"
-)
 _NAMES: Final[dict[Scope, frozenset[str]]] = {
     scope: frozenset(metric.name for metric in metrics.of(scope)) for scope in ("gpu", "host", "process", "engine")
 }
@@ -156,6 +154,10 @@ def check_batch(batch: Batch, session: Session, received: float) -> None:
         told.add((change.gpu, change.metric))
     if batch.engines.name or batch.engines.values:
         _check_engines(batch, layout)
+    if batch.engines.absent:
+        check_engine_absences(batch, batch.engines.name)
+    if batch.gpu_labels:
+        check_gpu_labels(batch, gpus)
     if batch.processes.labels:
         _check_labels(batch, session.pids)
     if not session.pids.issuperset(batch.processes.pid):
@@ -232,6 +234,7 @@ def weight(batch: Batch) -> int:
     processes, columns, engines = batch.processes, len(batch.processes.values), batch.engines
     cells = len(batch.host) + sum(map(len, batch.gpu)) + columns * (len(processes.pid) + len(processes.holds))
     cells += (len(engines.values) + 10) * len(engines.name) + 10 * sum(len(one.labels) + 1 for one in processes.labels)
+    cells += 10 * (sum(len(one.metrics) + 1 for one in engines.absent) + sum(len(one.labels) + 1 for one in batch.gpu_labels))
     return 16 * cells + 100 * (len(processes.pid) + len(processes.holds) + len(batch.absent))
 
 
@@ -243,6 +246,8 @@ def check_event(event: Event, received: float) -> None:
         raise WireError("malformed", f"kind {clean(event.kind, 40)!r}", event.seq)
     if event.code is not None and not -(1 << 31) <= event.code < 1 << 31:
         raise WireError("malformed", f"code {event.code}", event.seq)
+    if event.severity is not None and event.severity not in SEVERITIES:
+        raise WireError("malformed", f"severity {clean(event.severity, 40)!r}", event.seq)
 
 
 def _time_detail(t: float, received: float) -> str:
@@ -252,11 +257,6 @@ def _time_detail(t: float, received: float) -> str:
         return f"t is {t - received:.0f} s ahead of this server; {MAX_AHEAD_S:.0f} s are allowed: check the clocks"
     stamp = time.strftime("%Y-%m-%d", time.gmtime(t)) if t > -6e10 else "long ago"
     return f"t is {stamp}: the node's clock was never set"
-
-
-def clean(text: str, limit: int) -> str:
-    """The text without control, direction and other format characters, cut to `limit`."""
-    return _CONTROL.sub("", text[: limit * 2])[:limit]
 
 
 class _Tagged(msgspec.Struct):

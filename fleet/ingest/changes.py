@@ -1,4 +1,4 @@
-"""How much news of its engines and processes a node may tell: beyond its share `busy`, which agents keep and send again.
+"""How much news of its engines, processes and GPUs in words a node may tell: beyond its share `busy`, which agents keep and send again.
 
 What was told before costs nothing, whoever tells it again and on which connection: a restarted agent names all of it
 anew. New names, and words that change, cost their node one change each; so a storm of them costs that node alone.
@@ -40,16 +40,19 @@ class Changes:
     def take(self, session: Session, batch: Batch) -> None:
         """Count what a checked batch tells anew; WireError `busy` when that is more than its node has left."""
         engines, labels = batch.engines, batch.processes.labels
-        if not (engines.name or labels):
+        if not (engines.name or labels or batch.gpu_labels):
             return
         told: dict[int | str, int] = {one.pid: hash(frozenset(one.labels.items())) for one in labels}
         for name, *facts in zip(engines.name, engines.kind, engines.model, engines.pid, strict=True):
             told[name] = hash(tuple(facts))
+        # keys with a space: no engine is called so
+        told.update((f"why {one.name}", hash((one.reason, frozenset(one.metrics.items())))) for one in engines.absent)
+        told.update((f"gpu {one.gpu}", hash(frozenset(one.labels.items()))) for one in batch.gpu_labels)
         node = self._nodes[session.node]
         node.refill(time.monotonic())
         cost = sum(node.known.get(key) != mark for key, mark in told.items())
         if cost > node.left:
-            detail = f"more than {CHANGES_PER_S:.0f} changes a second of what its engines and processes are called"
+            detail = f"more than {CHANGES_PER_S:.0f} changes a second of what its engines, processes and GPUs are called"
             raise WireError("busy", detail, batch.seq)
         node.left -= cost
         if len(node.known) + cost > MAX_KNOWN:

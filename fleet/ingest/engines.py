@@ -4,6 +4,7 @@ Only the store's thread calls this, before the chunk is written and acked. Nothi
 read with each flush that tells of engines, so a row that somebody deleted is made anew.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -26,13 +27,17 @@ _Key: TypeAlias = tuple[int, str]
 
 
 class _Told(NamedTuple):
-    """The newest words of one engine, at `t` on the server's clock; `first` is when the chunks first tell of it."""
+    """The newest words of one engine, at `t` on the server's clock; `first` is when the chunks first tell of it.
+
+    `why`: its reasons for having no values, where the chunks tell of them, and their time.
+    """
 
     first: float
     t: float
     kind: str
     model: str
     pid: int | None
+    why: tuple[float, str, dict[str, str]] | None = None
 
 
 def resolve(chunks: Iterable[Chunk]) -> pl.DataFrame | None:
@@ -64,9 +69,17 @@ def _newest(chunks: Iterable[Chunk]) -> dict[_Key, _Told]:
             key = (one.session.node, name)
             known = told.get(key)
             first = min(one.t, known.first) if known else one.t
+            why = known.why if known else None
             told[key] = (
-                known._replace(first=first) if known and known.t > one.t else _Told(first, one.t, kind, clean(model, 200), pid)
+                known._replace(first=first)
+                if known and known.t > one.t
+                else _Told(first, one.t, kind, clean(model, 200), pid, why)
             )
+        for absence in engines.absent:
+            key = (one.session.node, absence.name)
+            before = told[key].why
+            if before is None or one.t >= before[0]:
+                told[key] = told[key]._replace(why=(one.t, absence.reason or "", absence.metrics))
     return told
 
 
@@ -83,13 +96,19 @@ def _update(pairs: Iterable[tuple[Engine, _Told]]) -> None:
     rows = []
     for engine, told in pairs:
         newer_s = told.t - engine.last_seen_at.timestamp()
-        is_changed = (engine.kind, engine.model, engine.pid) != (told.kind, told.model, told.pid)
-        if newer_s >= SEEN_EVERY_S or (newer_s > 0 and is_changed):
-            rows.append((told.kind, told.model, told.pid, adapt(_moment(told.t)), engine.pk))
+        silent, absent = engine.why_silent, engine.absent
+        if told.why is not None and told.why[0] >= engine.last_seen_at.timestamp():
+            _, silent, absent = told.why
+        is_changed = (engine.kind, engine.model, engine.pid, engine.why_silent, engine.absent) != (
+            told.kind, told.model, told.pid, silent, absent
+        )  # fmt: skip
+        if newer_s >= SEEN_EVERY_S or (newer_s >= 0 and is_changed):
+            rows.append((told.kind, told.model, told.pid, silent, json.dumps(absent), adapt(_moment(told.t)), engine.pk))
     for start in range(0, len(rows), _IN_ONE_QUERY):
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.executemany(
-                f"UPDATE {table} SET kind = %s, model = %s, pid = %s, last_seen_at = %s WHERE id = %s",  # noqa: S608 - no input
+                f"UPDATE {table} SET kind = %s, model = %s, pid = %s, why_silent = %s, absent = %s, last_seen_at = %s "  # noqa: S608 - no input
+                "WHERE id = %s",
                 rows[start : start + _IN_ONE_QUERY],
             )
 
@@ -111,6 +130,7 @@ def _add(missing: dict[_Key, _Told]) -> dict[_Key, Engine]:
         here = set(Node.objects.filter(pk__in=part).values_list("pk", flat=True))
         rows = [
             Engine(node_id=node, name=name, kind=one.kind, model=one.model, pid=one.pid,
+                   why_silent=one.why[1] if one.why else "", absent=one.why[2] if one.why else {},
                    first_seen_at=_moment(one.first), last_seen_at=_moment(one.t))
             for (node, name), one in missing.items() if node in here
         ]  # fmt: skip

@@ -219,6 +219,7 @@ def _row(arrived: Arrived) -> Row:
         seq=event.seq,
         kind=event.kind,
         code=event.code,
+        severity=event.severity or "",
         text=text,
         observed_at=datetime.fromtimestamp(event.t - session.skew.whole, UTC),
         received_at=datetime.fromtimestamp(arrived.at, UTC),

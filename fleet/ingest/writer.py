@@ -18,6 +18,7 @@ from typing import Final
 import polars as pl
 from django.db import Error as DatabaseFault
 
+from fleet.ingest import gpu_labels
 from fleet.ingest.absence import AbsenceBook, Source
 from fleet.ingest.accept import Session
 from fleet.ingest.columns import SCOPES, Accepted, Chunk, gather
@@ -226,6 +227,7 @@ class Writer:
             self._series.write("engine", engines)
         self._absences.apply(chunks)
         self._labels.apply(chunks)
+        gpu_labels.apply(chunks)
 
     def _free(self, taken: list[Accepted]) -> None:
         for one in taken:

@@ -1,5 +1,6 @@
 """dcgm-exporter as the source of a node's GPUs: the real agent's machine over stub exporters on loopback."""
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ from agents.machine import Machine
 from agents.scrape import target
 from tests.agents.exporter import Exporter, answer, exporter, free_port
 from tests.agents.ticking import named, until
+from wire.labels import GPU_LABELS
 
 BUSY = "GPU-11111111-2222-3333-4444-555555555555"
 IDLE = "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"
@@ -265,12 +267,32 @@ def test_the_jobs_of_instances_are_told_apart(stub: Exporter) -> None:
     """The card has them all."""
     stub.serve("dcgm-exporter-3.3-mig.prom")
     driver = DcgmDriver([target(stub.url)])
-    readers = [device.reader(15) for device in driver.open()]
+    driver_gpus = driver.open()
     driver.close()
-    labels = []
-    for reader in readers:
-        reader.collect(time.monotonic())
+    labels, readers = [], []
+    for device in driver_gpus:
+        reader = device.reader(15)
         assert isinstance(reader, DcgmReader)
+        readers.append(reader)
+        reader.collect(time.monotonic())
         labels.append(reader.labels["hpc_job"])
 
     assert labels == ["2115078,2115107,2115116", "2115078", "2115078", "2115116", "2115107"]
+    assert {name for reader in readers for name in reader.labels} <= GPU_LABELS.keys()
+    slices = [device.facts.mig_profile for device in driver_gpus[1:]]
+    assert [reader.labels["mig_profile"] for reader in readers[1:]] == slices
+    assert readers[0].labels["mig_profile"] == ",".join(sorted({one for one in slices if one}))
+    assert readers[1].labels["mig_instance"] == str(driver_gpus[1].facts.mig_gpu_instance)
+
+
+async def test_a_pod_that_leaves_a_gpu_is_told(stub: Exporter) -> None:
+    """The labels of a tick are the exporter's of now."""
+    stub.serve("dcgm-exporter-3.3-mig.prom")
+    machine = Machine(DcgmDriver([target(stub.url)]))
+    tick = await machine.collect()
+    assert tick.gpu_labels[1]["hpc_job"] == "2115078"
+    assert isinstance(stub.body, bytes)
+    stub.body = re.sub(rb',?hpc_job="[^"]*"', b"", stub.body)
+
+    await until(machine, lambda tick: "hpc_job" not in tick.gpu_labels[1])
+    await machine.close()

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 from pytest_django import DjangoAssertNumQueries
 
 from fleet.ingest import engines as module
@@ -12,6 +13,8 @@ from fleet.ingest.window import Ring
 from fleet.inventory.models import Engine, Node
 from fleet.store.memory import MemorySeries
 from tests.fleet.ingest.telling import URL, T, Teller, engines
+from wire.codec import WireError
+from wire.messages import EngineAbsence, Engines
 
 pytestmark = pytest.mark.django_db
 
@@ -142,3 +145,43 @@ def test_batches_without_engines_ask_the_database_nothing(django_assert_num_quer
     made = chunk(Teller().says(0))
     with django_assert_num_queries(0):
         assert resolve([made]) is None
+
+
+def because(reason: str | None, **metrics: str) -> Engines:
+    """One engine and its reasons."""
+    return replace(engines(URL), absent=[EngineAbsence(URL, reason, metrics)])
+
+
+def test_why_an_engine_tells_nothing_is_kept_until_something_else_is_told() -> None:
+    """Batches that tell no reason change none; the newest one counts, an older one does not."""
+    teller = Teller()
+    resolve([chunk(teller.says(0, engines=because("timeout")))])
+    resolve([chunk(teller.says(1, engines=engines(URL)))])
+    engine = Engine.objects.get()
+    assert (engine.why_silent, engine.absent) == ("timeout", {})
+    resolve([chunk(teller.says(90, engines=because(None, kv_cache_used="unsupported")), teller.says(91, engines=engines(URL)))])
+    resolve([chunk(teller.says(5, engines=because("not_found")))])
+    engine.refresh_from_db()
+
+    assert (engine.why_silent, engine.absent) == ("", {"kv_cache_used": "unsupported"})
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        EngineAbsence("http://other", "timeout"),
+        EngineAbsence(URL, "because"),
+        EngineAbsence(URL, None, {"kv_cache_used": "because"}),
+        EngineAbsence(URL, None, {"secret": "timeout"}),
+    ],
+)
+def test_reasons_that_are_none_are_refused(bad: EngineAbsence) -> None:
+    """As those of GPUs; and of engines that the batch does not list."""
+    with pytest.raises(WireError, match="wrong_shape"):
+        Teller().says(0, engines=replace(engines(URL), absent=[bad]))
+
+
+def test_an_engines_reasons_are_told_once_in_a_batch() -> None:
+    """Which of the two were true?"""
+    with pytest.raises(WireError, match="twice"):
+        Teller().says(0, engines=replace(engines(URL), absent=[EngineAbsence(URL, "timeout"), EngineAbsence(URL, None)]))
