@@ -140,7 +140,8 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
             "id", "node", "node_name", "recording", "uuid", "index", "model", "state", "present", "bottleneck", "latest",
             "pci_bus_id", "compute_capability", "mem_total_bytes", "power_limit_w", "power_limit_default_w",
             "sm_clock_max_mhz", "mem_clock_max_mhz", "pcie_link_gen_max", "pcie_link_width_max", "nvlink_links",
-            "nvlink_bytes_per_s_per_link", "mig_mode", "parent_uuid", "mig_profile", "mig_gpu_instance", "mig_compute_instance", "created_at",
+            "nvlink_bytes_per_s_per_link", "mig_mode", "parent_uuid", "mig_profile", "mig_gpu_instance", "mig_compute_instance", "memory_kind",
+            "accounting_mode", "created_at",
         )  # fmt: skip
 
     @extend_schema_field(serializers.ChoiceField(choices=STATES))

@@ -114,6 +114,8 @@ def _columns(told: GpuFacts, host: HostFacts) -> dict[str, Any]:
         "mig_profile": clean(told.mig_profile or "", 40),
         "mig_gpu_instance": _whole(told.mig_gpu_instance, _SMALL, low=0),
         "mig_compute_instance": _whole(told.mig_compute_instance, _SMALL, low=0),
+        "memory_kind": told.memory_kind if told.memory_kind in ("own", "unified") else "",
+        "accounting_mode": told.accounting_mode,
         "numa_node": facts.numa_node(host, told.uuid),
     }
 

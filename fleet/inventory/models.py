@@ -31,7 +31,9 @@ class Node(models.Model):
     driver_version = models.CharField(max_length=40, blank=True)
     cuda_driver_version = models.CharField(max_length=40, blank=True)
     nvidia_module_version = models.CharField(max_length=40, blank=True)
-    nvidia_parameters = models.JSONField(default=dict, blank=True, help_text="Parameters of the NVIDIA module by name, as told last.")
+    nvidia_parameters = models.JSONField(
+        default=dict, blank=True, help_text="Parameters of the NVIDIA module by name, as told last."
+    )
     cpu_governor = models.CharField(max_length=40, blank=True, help_text="Of the first core.")
     numa_distances = models.JSONField(
         default=dict, blank=True, help_text="From each NUMA node to all of them; 10 is its own memory."
@@ -84,6 +86,10 @@ class Gpu(models.Model):
     mig_profile = models.CharField(max_length=40, blank=True)
     mig_gpu_instance = models.PositiveSmallIntegerField(null=True, blank=True)
     mig_compute_instance = models.PositiveSmallIntegerField(null=True, blank=True)
+    memory_kind = models.CharField(
+        max_length=10, blank=True, help_text="own, or unified: one with the host's; empty: its agent does not say."
+    )
+    accounting_mode = models.BooleanField(null=True, blank=True, help_text="The driver keeps an account of each process.")
     numa_node = models.PositiveSmallIntegerField(null=True, blank=True)
     labels = models.JSONField(default=dict, blank=True, help_text="What dcgm-exporter says of who uses it (keys of wire.labels).")
     labels_told_at = models.DateTimeField(null=True, blank=True, help_text="When its agent said so.")

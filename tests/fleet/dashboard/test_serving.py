@@ -196,6 +196,20 @@ def test_a_mig_instance_names_its_profile_and_its_gpu(viewer: Client) -> None:
     assert "MIG instance" not in viewer.get(f"/gpus/{whole.pk}/").content.decode()
 
 
+def test_memory_that_is_one_with_the_hosts_and_accounts_of_processes_are_told(viewer: Client) -> None:
+    """Whoever has memory of its own reads nothing of it."""
+    own, unified = make_node("n", 2).gpus.all()
+    type(own).objects.filter(pk=own.pk).update(memory_kind="own")
+    type(own).objects.filter(pk=unified.pk).update(memory_kind="unified", accounting_mode=True)
+    page = viewer.get(f"/gpus/{unified.pk}/").content.decode()
+
+    assert "one with the host&#x27;s" in page or "one with the host's" in page
+    assert "<dt>Accounts of processes</dt><dd>on</dd>" in page
+    other = viewer.get(f"/gpus/{own.pk}/").content.decode()
+    assert "one with the host" not in other
+    assert "<dt>Accounts of processes</dt><dd>–</dd>" in other
+
+
 def test_health_is_of_errors_alone() -> None:
     """Energy and link widths grow and fall on a card that is well."""
     assert {"recovery_action", "remap_failed", "ecc_uncorrected_aggregate_total", "xid_errors_total"} <= set(health.SHOWN)

@@ -70,6 +70,23 @@ async def test_it_enters_what_a_mig_instance_is_a_slice_of(server: Server, node:
     assert rows == [("", "", None, None), ("GPU-1", "1g.18gb", 7, None)]
 
 
+async def test_it_enters_the_kind_of_a_gpus_memory_and_whether_processes_are_accounted(server: Server, node: str) -> None:
+    """A kind that nobody knows is none; an agent from before says neither."""
+    gpus = (
+        GpuFacts(index=0, uuid="GPU-1", name="NVIDIA GB10", memory_kind="unified", accounting_mode=True),
+        GpuFacts(index=1, uuid="GPU-2", name="NVIDIA H200", memory_kind="<b>", accounting_mode=False),
+        GpuFacts(index=2, uuid="GPU-3", name="NVIDIA H200"),
+    )
+    async with speak(server.agents, server.token(node)) as agent:
+        await agent.greet(structs.replace(hello(node), gpus=gpus))
+
+    assert [(row["memory_kind"], row["accounting_mode"]) for row in server.gpus(node)] == [
+        ("unified", True),
+        ("", False),
+        ("", None),
+    ]
+
+
 async def test_it_takes_json_as_well_as_msgpack(server: Server, node: str) -> None:
     """Text frames of the same messages are stored and acked, in text."""
     t = time.time()

@@ -41,7 +41,8 @@ def test_facts_can_be_undone() -> None:
     assert after - before == {
         *(("inventory_node", name) for name in
           ("nvidia_module_version", "nvidia_parameters", "cpu_governor", "numa_distances", "facts_absent")),
-        *(("inventory_gpu", name) for name in ("numa_node", "labels", "labels_told_at")),
+        *(("inventory_gpu", name) for name in
+          ("numa_node", "labels", "labels_told_at", "memory_kind", "accounting_mode")),
         *(("inventory_engine", name) for name in ("why_silent", "absent")),
         ("inventory_event", "severity"),
     }  # fmt: skip
