@@ -22,7 +22,7 @@ def fail(sentence):
 def main():
     here = os.path.abspath(sys.path[0] if os.path.isfile(sys.path[0]) else __file__.rsplit("/", 1)[0])
     if sys.version_info < (3, 10) or platform.python_implementation() != "CPython":
-        fail("this is %s %s; it needs CPython 3.10 to 3.13. Start it with one of those: python3.11 %s" % (
+        fail("this is %s %s; it needs CPython 3.10 to 3.14. Start it with one of those: python3.11 %s" % (
             platform.python_implementation(), platform.python_version(), here))  # fmt: skip
     with zipfile.ZipFile(here) as archive:
         wheels = json.loads(archive.read("wheels.json").decode())

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 HERE: Final = Path(__file__).resolve().parent
-PYTHONS: Final = ("3.10", "3.11", "3.12", "3.13")
+PYTHONS: Final = ("3.10", "3.11", "3.12", "3.13", "3.14")
 PROCESSORS: Final = ("x86_64", "aarch64")
 GLIBCS: Final = ("2_28", "2_17", "2_5")
 CODE: Final = ("agents", "wire", "cli/__init__.py", "cli/agent.py", "cli/unknown.py")

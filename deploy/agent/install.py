@@ -1,6 +1,10 @@
-"""What install.sh runs: fetch and check the agent's file, trade the code for a token, write the settings, start the service."""
+"""What install.sh runs: fetch and check the agent's file, trade the code for a token, write the settings, start the service.
+
+Nothing takes its place before everything is at hand: a full disk spends no code, and a code that is refused changes nothing.
+"""
 
 import hashlib
+import http.client
 import json
 import os
 import re
@@ -18,7 +22,11 @@ BASE = os.environ["FETTLE_BASE"]
 SHA256 = os.environ["FETTLE_SHA256"]
 CODE = os.environ.pop("FETTLE_ENROLMENT_CODE", "")
 ROOT = os.environ.get("FETTLE_ROOT", "").rstrip("/")
-NODE = os.environ.get("FETTLE_NODE") or socket.gethostname()
+GIVEN_NODE = os.environ.get("FETTLE_NODE", "")
+HOST = urllib.parse.urlsplit(BASE).hostname or ""
+LOOPBACK = HOST in ("127.0.0.1", "::1", "localhost")
+
+prepared = []  # the paths whose new content waits beside them
 
 
 class InstallError(Exception):
@@ -32,34 +40,56 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-OPENER = urllib.request.build_opener(
-    urllib.request.ProxyHandler({}) if "127.0.0.1" in BASE else urllib.request.ProxyHandler(), NoRedirect
-)
+# a proxy cannot reach this machine's own loopback
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({} if LOOPBACK else None), NoRedirect)
 
 
 def main():
-    host = urllib.parse.urlsplit(BASE).hostname or ""
-    if not (BASE.startswith("https://") or host in ("127.0.0.1", "::1", "localhost")):
+    if not (BASE.startswith("https://") or LOOPBACK):
         raise InstallError("%s is not https: an agent's token would travel for all to read." % BASE)
-    if not CODE:
-        raise InstallError("FETTLE_ENROLMENT_CODE is not set; `manage.py enrolment_code` on the server prints one.")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", NODE):
-        raise InstallError("%r is no node name: give one of letters, digits, dots, dashes and underscores as FETTLE_NODE." % NODE)
     if os.geteuid() != 0 and not ROOT:
         raise InstallError("only root may write to /opt and /etc: run it with sudo, or give a folder of your own as FETTLE_ROOT.")
     paths = {"file": ROOT + "/opt/fettle-agent/fettle-agent.pyz", "token": ROOT + "/etc/fettle/agent-token",
              "settings": ROOT + "/etc/fettle/agent.toml", "spool": ROOT + "/var/lib/fettle-agent"}  # fmt: skip
-    if os.path.exists(paths["settings"]):
-        told = [line for line in open(paths["settings"], encoding="utf-8") if line.startswith("server")]
-        if told and json.dumps(socket_url()) not in told[0]:
-            raise InstallError("%s names another server: move it away to enrol this node here." % paths["settings"])
-    fetch(paths["file"])
-    write(paths["token"], 0o600, enrol() + "\n")
-    os.makedirs(paths["spool"], mode=0o700, exist_ok=True)
-    if not os.path.exists(paths["settings"]):
-        write(paths["settings"], 0o644, "".join("%s = %s\n" % (name, json.dumps(value)) for name, value in (
-            ("server", socket_url()), ("node", NODE), ("token_file", paths["token"]), ("spool", paths["spool"]))))  # fmt: skip
+    told = settings(paths["settings"])
+    if told.get("server", socket_url()) != socket_url():
+        raise InstallError("%s names another server: move it away to enrol this node here." % paths["settings"])
+    node = GIVEN_NODE or told.get("node") or socket.gethostname()
+    if told.get("node", node) != node:
+        raise InstallError(
+            "%s names the node %s, not %s: move it away, or leave out FETTLE_NODE." % (paths["settings"], told["node"], node)
+        )
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", node):
+        raise InstallError("%r is no node name: give one of letters, digits, dots, dashes and underscores as FETTLE_NODE." % node)
+    if not CODE and not (told and os.path.exists(paths["token"])):
+        raise InstallError("FETTLE_ENROLMENT_CODE is not set; `manage.py enrolment_code` on the server prints one.")
+    try:
+        fetch(paths["file"])
+        os.makedirs(paths["spool"], mode=0o700, exist_ok=True)
+        if not told:
+            prepare(paths["settings"], 0o644, "".join("%s = %s\n" % (name, json.dumps(value)) for name, value in (
+                ("server", socket_url()), ("node", node), ("token_file", paths["token"]), ("spool", paths["spool"]))))  # fmt: skip
+        if CODE:
+            prepare(paths["token"], 0o600, " " * 500)  # room for it, before the code is spent
+            prepare(paths["token"], 0o600, enrol(node) + "\n")
+        else:
+            print("fettle: no code was given: the agent is renewed, and %s keeps its token." % node)
+        for path in prepared:
+            os.replace(path + ".part", path)
+    finally:
+        for path in prepared:
+            if os.path.exists(path + ".part"):  # something went wrong before it took its place
+                os.unlink(path + ".part")
     start(paths)
+
+
+def settings(path):
+    """The server and the node that the settings name; nothing where there are none."""
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        found = dict(re.findall(r'(?m)^(server|node)\s*=\s*"([^"]*)"', file.read()))
+    return found or {"server": socket_url()}
 
 
 def socket_url():
@@ -82,19 +112,16 @@ def ask(path, body=None):
         raise InstallError("%s%s says: %s" % (BASE, path, text)) from None
     except OSError as error:
         raise InstallError("%s%s cannot be reached: %s" % (BASE, path, getattr(error, "reason", error))) from None
+    except http.client.HTTPException as error:
+        raise InstallError("%s%s broke off: %s. Run it again." % (BASE, path, error)) from None
 
 
 def fetch(target):
-    """Put the agent's file in its place, once it is the file that the server means and runs here."""
+    """Put the agent's file beside its place, once it is the file that the server means and runs here."""
     content = ask("/agent/fettle-agent.pyz")
     if hashlib.sha256(content).hexdigest() != SHA256:
         raise InstallError("the agent's file is not the one that this script was made for; fetch the script again.")
-    os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
-    part = target + ".part"
-    with open(part, "wb") as file:
-        file.write(content)
-        os.fsync(file.fileno())
-    os.chmod(part, 0o755)
+    part = prepare(target, 0o755, content)
     trial = tempfile.mkdtemp()
     try:
         ran = subprocess.run([sys.executable, "-I", part, "--once", "--json"], capture_output=True, text=True, timeout=120,
@@ -102,27 +129,34 @@ def fetch(target):
     finally:
         shutil.rmtree(trial, ignore_errors=True)
     if ran.returncode:
-        os.unlink(part)
         raise InstallError("the agent does not run here: %s" % ran.stderr.strip()[-500:])
-    os.replace(part, target)
     said = json.loads(ran.stdout)
     print("fettle: the agent reads %d GPU(s) here (driver: %s)." % (len(said.get("gpus", ())), said.get("gpus_state", "?")))
 
 
-def enrol():
+def enrol(node):
     """The node's token for the code, which is spent by this."""
-    token = json.loads(ask("/agent/enrol", {"code": CODE, "node": NODE}))["token"]
-    print("fettle: enrolled as %s." % NODE)
+    token = json.loads(ask("/agent/enrol", {"code": CODE, "node": node}))["token"]
+    print("fettle: enrolled as %s." % node)
     return token
 
 
-def write(path, mode, text):
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+def prepare(path, mode, content):
+    """Write what belongs at `path` beside it, as far as the disk; where it was written."""
     part = path + ".part"
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-        file.write(text)
-    os.chmod(part, mode)
-    os.replace(part, path)
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT, mode), "wb") as file:
+            if path not in prepared:
+                prepared.append(path)
+            file.write(content if isinstance(content, bytes) else content.encode())
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(part, mode)
+    except OSError as error:
+        raise InstallError("%s cannot be written: %s." % (path, error.strerror or error)) from None
+    return part
 
 
 def start(paths):
@@ -134,7 +168,9 @@ def start(paths):
     with zipfile.ZipFile(paths["file"]) as archive:
         unit = archive.read("fettle-agent.service").decode()
     unit = re.sub(r"(?m)^ExecStart=.*$", lambda _: "ExecStart=" + by_hand, unit)
-    write("/etc/systemd/system/fettle-agent.service", 0o644, unit)
+    place = "/etc/systemd/system/fettle-agent.service"
+    prepare(place, 0o644, unit)
+    os.replace(place + ".part", place)
     for command in (["daemon-reload"], ["enable", "fettle-agent"], ["restart", "fettle-agent"]):
         ran = subprocess.run(["systemctl", *command], capture_output=True, text=True)
         if ran.returncode:

@@ -2,31 +2,16 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.deploy.bare_root import pythons
 from tests.deploy.conftest import ROOT
 
-
-def pythons() -> dict[str, str]:
-    """Each CPython 3.10 to 3.13 of this machine by its version; at least the one that runs the tests."""
-    found = {f"{sys.version_info[0]}.{sys.version_info[1]}": sys.executable}
-    for version in ("3.10", "3.11", "3.12", "3.13"):
-        for path in (shutil.which(f"python{version}"), *sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))):
-            if path is not None and version not in found:
-                ran = subprocess.run(
-                    [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True
-                )
-                if ran.stdout.strip() == version:
-                    found[version] = str(path)
-    return found
-
-
-PYTHONS = pythons()
+PYTHONS = {version: str(prefix / "bin" / f"python{version}") for version, prefix in pythons().items()}
 
 
 def start(python: str, file: Path, cache: Path, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -95,7 +80,7 @@ def test_a_python_that_is_too_old_is_told_so(agent_file: Path, cache: Path) -> N
     )  # fmt: skip
 
     assert ran.returncode == 2
-    assert "needs CPython 3.10 to 3.13" in ran.stderr
+    assert "needs CPython 3.10 to 3.14" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
