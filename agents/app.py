@@ -1,6 +1,7 @@
 """Builds the agent's parts from its settings and runs them until SIGTERM or SIGINT."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -40,6 +41,8 @@ def run(config: AgentConfig) -> int:
         raise ConfigError(str(error)) from None
     if config.spool is None and not config.replay:
         log.info("Without --spool, what the server has not stored yet is lost when the agent ends.")
+    gc.collect()
+    gc.freeze()  # what is here by now stays: later collections need not look at it
     hangs = asyncio.run(_serve(nodes, clock, outputs.Outputs(config, config.server, nodes, held)))
     if hangs:
         logging.shutdown()

@@ -6,7 +6,6 @@ hello: the first hello of a connection names the boot that runs now, a later one
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections import deque
@@ -150,8 +149,11 @@ class Session:
 
     async def _sleep(self, seconds: float) -> None:
         """Until something happens, or so long."""
-        with contextlib.suppress(asyncio.TimeoutError):  # on Python 3.10 not yet the built-in one
-            await asyncio.wait_for(self._wake.wait(), seconds)
+        timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)  # wait_for would make a task each time
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
         self._wake.clear()
 
     async def _send_now(self, lane: _Lane) -> None:
@@ -214,8 +216,14 @@ class Session:
                     self._on_command(message)
             if self._say_again:
                 await self._hello_again()
-            self._wake.set()
+            if not isinstance(message, Ack) or self._stopped or self._has_work:
+                self._wake.set()  # an ack alone gives the writer nothing to do
         raise ConnectionError("the server ended the connection")
+
+    @property
+    def _has_work(self) -> bool:
+        live = self._live
+        return bool(live.backlog or live.events or live.fresh) or self._earlier is not None or not live.is_welcome
 
     async def _hello_again(self) -> None:
         """The server forgot a hello: say it again, once for all the batches that it refused meanwhile."""
