@@ -11,7 +11,7 @@ import _ctypes
 import logging
 import re
 from collections.abc import Sequence
-from ctypes import byref
+from ctypes import ArgumentError, byref, c_void_p, cast
 from types import ModuleType
 from typing import Any, Final
 
@@ -110,6 +110,11 @@ class NvmlDevice:
         self.facts = self._facts(index, uuid)
         self._gpm = GpmSamples(nvml, self._handle, gpm_error)
         self.found: tuple[str, ...] = ()  # instances, as `split` saw them
+
+    @property
+    def address(self) -> object:
+        """What tells its handle from others."""
+        return _address(self._handle)
 
     def reader(self, slow_s: float) -> GpuCollector:
         """A reader of the registry's NVML, field and GPM metrics."""
@@ -362,10 +367,7 @@ class NvmlDriver:
             raise _device_error(error) from error
         finally:
             self._waiting = False
-        try:
-            uuid = _text(nvml.nvmlDeviceGetUUID(data.device))
-        except nvml.NVMLError:
-            uuid = None
+        uuid = self._uuid_of(data.device)
         kind = _EVENTS.get(data.eventType, "driver")
         if kind == "xid":
             return DeviceEvent(kind, uuid, int(data.eventData), f"XID {data.eventData}")
@@ -373,6 +375,17 @@ class NvmlDriver:
             double = data.eventType == nvml.nvmlEventTypeDoubleBitEccError
             return DeviceEvent(kind, uuid, 2 if double else 1, "Uncorrected memory error" if double else "Corrected memory error")
         return DeviceEvent(kind, uuid, None, f"NVML event {data.eventType:#x}")
+
+    def _uuid_of(self, handle: object) -> str | None:
+        """Of an event's GPU, which may be lost already and say nothing of itself any more; None where nobody knows it."""
+        place = _address(handle)
+        for device in self._devices:
+            if isinstance(device, NvmlDevice) and device.address == place:
+                return device.facts.uuid
+        try:
+            return _text(self._nvml.nvmlDeviceGetUUID(handle))
+        except self._nvml.NVMLError:
+            return None
 
     def close(self) -> None:
         """Shut NVML down; errors do not matter any more."""
@@ -412,3 +425,11 @@ class NvmlDriver:
 
 def _text(value: str | bytes) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _address(handle: Any) -> object:
+    """Where a handle points to: equal for all handles of one GPU while the driver is open."""
+    try:
+        return cast(handle, c_void_p).value
+    except (ArgumentError, TypeError):
+        return handle

@@ -35,6 +35,7 @@ class Library:
         self._opened = 0
         self._samples: dict[int, Any] = {}
         self._told = 0
+        self._uuids: list[str] = []  # a handle stays the same card's, wherever NVML lists it later
         self._version = self.answers["driver_version"]  # of the library in memory: an upgrade does not change it
 
     @property
@@ -100,7 +101,15 @@ class Library:
         number = _plain(index)
         if number >= len(self.answers["gpus"]):
             return INVALID
-        return self._of(_GPU * (number + 1), "nvmlDeviceGetHandleByIndex")[0] or _point(handle, _GPU * (number + 1))
+        card = self._card(number)
+        return self._of(card, "nvmlDeviceGetHandleByIndex")[0] or _point(handle, card)
+
+    def _card(self, number: int) -> int:
+        """The handle of the GPU that is listed there now."""
+        uuid = self.answers["gpus"][number]["uuid"]
+        if uuid not in self._uuids:
+            self._uuids.append(uuid)
+        return _GPU * (self._uuids.index(uuid) + 1)
 
     def _nvmlDeviceGetUUID(self, handle: Any, text: Any, size: Any) -> int:
         return self._text(handle, "uuid", text)
@@ -207,7 +216,7 @@ class Library:
                 gpu, kind, code = due[self._told]
                 self._told += 1
                 pointer = ctypes.cast(ctypes.pointer(data._obj), ctypes.POINTER(ctypes.c_void_p))
-                pointer[0] = _GPU * (gpu + 1)
+                pointer[0] = self._card(gpu)
                 data._obj.eventType, data._obj.eventData = kind, code
                 return OK
             time.sleep(0.02)
@@ -241,9 +250,9 @@ class Library:
             found = self.answers
             if found.get("kernel_version", found["driver_version"]) != self._version:
                 return UNINITIALIZED, {}
-            if number >= len(found["gpus"]):
+            gpu = next((one for one in found["gpus"] if one["uuid"] == self._uuids[number]), None)
+            if gpu is None:
                 return 15, {}
-            gpu = found["gpus"][number]
             if gpu.get("hangs") in (True, name):
                 time.sleep(0.02)
                 continue
