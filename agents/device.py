@@ -78,6 +78,8 @@ class DeviceEvent(Struct, frozen=True):
     text: str
     at: float | None = None
     """The epoch second it happened; None: just now."""
+    severity: str | None = None
+    """One of wire.messages.SEVERITIES; None: its source does not say."""
 
 
 ACCOUNTED: Final = tuple(metric for metric in of("process") if isinstance(metric.source, Accounted))

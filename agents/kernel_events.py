@@ -1,20 +1,28 @@
-"""What the kernel's log told, as events: in sentences of ours, with the GPU's UUID in place of its address."""
+"""What the kernel's log told, as events: in sentences of ours, with the GPU's UUID in place of its address.
+
+The machine's own errors are told whatever part they are of, those of PCIe where a GPU is at the address or below the port.
+"""
 
 import time
 from collections.abc import Callable
 from typing import Final
 
 from agents.device import DeviceEvent
-from agents.kernel_lines import Line
+from agents.kernel_line import Line
 from agents.kernel_log import KernelLog
+from agents.kernel_storms import QUIET_S, Storms
 
-QUIET_S: Final = 60.0
-"""The same sentence is told once in this time: a bus that corrects errors may say so a thousand times a second."""
 _QUIET_MAX: Final = 1000
+_HARDWARE: Final = ("bus", "cpu", "memory", "hardware", "logged")
+_DETAILS: Final = ("cpu", "memory", "hardware")
+_HOW: Final = {"info": "a corrected", "warn": "an uncorrected", "critical": "a fatal"}
 
 
 class KernelEvents:
-    """An event source over the log; `gpu_at` gives the UUID of a PCI address, `is_of_gpu_program` says whose kill matters."""
+    """An event source over the log; `gpu_at` gives the UUID of a PCI address, `is_of_gpu_program` says whose kill matters.
+
+    `gpus_below` gives the UUIDs of the GPUs below a PCIe port (`0000:00:01.1`).
+    """
 
     def __init__(
         self,
@@ -22,12 +30,15 @@ class KernelEvents:
         gpu_at: Callable[[str], str | None],
         is_of_gpu_program: Callable[[int], bool],
         clock: Callable[[], float] = time.monotonic,
+        gpus_below: Callable[[str], tuple[str, ...]] = lambda port: (),
     ) -> None:
         self._source = source
         self._gpu_at = gpu_at
         self._is_of_gpu_program = is_of_gpu_program
         self._clock = clock
+        self._gpus_below = gpus_below
         self._told: dict[str, float] = {}
+        self._storms = Storms()
 
     @property
     def is_read(self) -> bool:
@@ -41,7 +52,11 @@ class KernelEvents:
     def events(self) -> list[DeviceEvent]:
         """What the log told since the call before."""
         now = self._clock()
-        return [event for line, at in self._source.take() if (event := self._event(line, at, now)) is not None]
+        told = self._storms.ended(now)
+        came = self._source.take()
+        if any(line.kind in _DETAILS for line, _ in came):  # a line or two further the kernel says what it was
+            came = [(line, at) for line, at in came if line.kind != "logged"]
+        return told + [event for line, at in came if (event := self._event(line, at, now)) is not None]
 
     def close(self) -> None:
         """Let the log go."""
@@ -55,8 +70,9 @@ class KernelEvents:
             if line.pid is None or not self._is_of_gpu_program(line.pid):
                 return None
             return DeviceEvent("oom", None, None, f"The kernel killed{_process(line)} of a GPU program: memory ran out.", at)
-        if line.kind == "bus" and uuid is None:
-            return None  # another device's bus
+        if line.kind in _HARDWARE:
+            event = self._of_bus(line, uuid, where, at) if line.kind == "bus" else _of_machine(line, at)
+            return None if event is None else self._storms.take(event, line.count, now)
         kind, text = _sentence(line, where)
         if now - self._told.get(text, -QUIET_S) < QUIET_S:
             return None
@@ -64,6 +80,18 @@ class KernelEvents:
             self._told.clear()
         self._told[text] = now
         return DeviceEvent(kind, uuid if kind != "sxid" else None, line.code, text, at)
+
+    def _of_bus(self, line: Line, uuid: str | None, where: str, at: float | None) -> DeviceEvent | None:
+        """None: neither a GPU's nor of a port above one."""
+        how = _HOW[line.severity or "warn"]
+        if uuid is not None:
+            return DeviceEvent("pcie", uuid, None, f"PCIe reports {how} error of the GPU at {where}.", at, line.severity)
+        below = self._gpus_below(line.where)
+        if not below:
+            return None
+        whom = "a GPU" if len(below) == 1 else f"{len(below)} GPUs"
+        text = f"PCIe reports {how} error of the port at {line.where}, above {whom}."
+        return DeviceEvent("pcie", below[0] if len(below) == 1 else None, None, text, at, line.severity)
 
     def _gpu(self, line: Line) -> tuple[str | None, str]:
         """The GPU that the line names, and the address to show."""
@@ -93,13 +121,23 @@ def _sentence(line: Line, where: str) -> tuple[str, str]:
         return "sxid", f"NVSwitch {line.detail} at {where} reports SXid {line.code}, {severity}."
     if line.kind == "lost":
         return "gpu_lost", f"The GPU at {where} has fallen off the bus."
-    if line.kind == "mismatch":
-        return "driver", (
-            f"A program{_process(line)} came with a driver library of another version than the kernel module's: reboot, or stop "
-            "every GPU program and reload the nvidia modules."
-        )
-    severity = "an uncorrected" if line.is_fatal else "a corrected"
-    return "driver", f"PCIe reports {severity} error of the GPU at {where}."
+    return "driver", (
+        f"A program{_process(line)} came with a driver library of another version than the kernel module's: reboot, or stop "
+        "every GPU program and reload the nvidia modules."
+    )
+
+
+def _of_machine(line: Line, at: float | None) -> DeviceEvent:
+    """A machine check, an error of the host's memory, or what the firmware reports of another part."""
+    if line.kind == "logged":
+        text = "The kernel logged machine check events without saying more; mcelog or rasdaemon may know what they are."
+        return DeviceEvent("cpu", None, None, text, at, "info")
+    how, where = _HOW[line.severity or "warn"], f": {line.where}" if line.where else ""
+    if line.kind == "cpu":
+        return DeviceEvent("cpu", None, None, f"The CPU reports {how} machine check{where}.", at, line.severity)
+    if line.kind == "memory":
+        return DeviceEvent("memory", None, None, f"The host's memory has {how} error{where}.", at, line.severity)
+    return DeviceEvent("hardware", None, None, f"The firmware reports {how} hardware error{where}.", at, line.severity)
 
 
 def _process(line: Line) -> str:

@@ -5,32 +5,13 @@ Shapes are those that drivers from 304 to 610 print (tests/agents/test_kernel_li
 """
 
 import re
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-from msgspec import Struct
-
+from agents.kernel_hardware import WORTH, Hardware
+from agents.kernel_line import Line as Line
 from wire.pci import address
 
-Kind: TypeAlias = Literal["xid", "sxid", "lost", "mismatch", "oom", "bus"]
-
-
-class Line(Struct, frozen=True):
-    """One thing that the log tells. `addresses` are all that the line names, as `wire.pci.address` writes them."""
-
-    kind: Kind
-    addresses: tuple[str, ...] = ()
-    code: int | None = None
-    detail: int | None = None
-    """xid: the sub-code of an NVLink error, or the recovery action of XID 154; sxid: the switch."""
-    instance: int | None = None
-    """The MIG instance."""
-    pid: int | None = None
-    name: str | None = None
-    is_fatal: bool = False
-    """sxid: fatal; bus: uncorrected."""
-
-
-_WORTH: Final = ("NVRM: ", "SXid", "Killed process", "AER: ", "PCIe Bus Error", "[Hardware Error]")
+_WORTH: Final = ("NVRM: ", "SXid", "Killed process", *WORTH)
 _XID: Final = re.compile(r"NVRM: Xid \((?P<where>[^)]{1,60})\): (?P<code>\d{1,5})\b(?P<rest>.*)")
 _WHERE: Final = re.compile(r"(?P<pci>\S+)(?: GPU-I:(?P<instance>\d+))?")
 _PROCESS: Final = re.compile(r",\s*(?:pid='?(?:<unknown>|unknown|(?P<pid>\d+))'?)?(?:,?\s*name='?(?P<name>[^,']*)'?)?")
@@ -52,14 +33,15 @@ class Lines:
 
     def __init__(self) -> None:
         self._lost: tuple[str, ...] = ()
+        self._hardware = Hardware()
 
     def read(self, message: str) -> Line | None:
-        """What a message of the kernel tells of GPUs; None: nothing."""
+        """What a message of the kernel tells of GPUs and of the machine's hardware; None: nothing."""
         if not any(word in message for word in _WORTH):
             return None
         text = message.replace("\n", " ").replace("#012", " ")
         if "NVRM: " not in text:
-            return _of_switch(text) if "SXid" in text else _of_killed(text) or _of_bus(text)
+            return _of_switch(text) if "SXid" in text else _of_killed(text) or self._hardware.read(text)
         found = _XID.search(text)
         if found is not None:
             return _of_xid(found)
@@ -107,14 +89,6 @@ def _of_switch(text: str) -> Line | None:
 def _of_killed(text: str) -> Line | None:
     found = _KILLED.search(text)
     return None if found is None else Line("oom", pid=_pid(found["pid"]), name=_name(found["name"]))
-
-
-def _of_bus(text: str) -> Line | None:
-    addresses = _addresses(text)
-    if not addresses:
-        return None
-    is_fatal = "ncorrect" in text or "can't recover" in text or "Fatal" in text.replace("Non-Fatal", "")
-    return Line("bus", addresses, is_fatal=is_fatal)
 
 
 def _addresses(text: str) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ class NodeLoop:
             return
         untold, self._untold = self._untold, []
         for event, at in untold:
-            self._event(event.kind, event.gpu_uuid, event.code, event.text, at)
+            self._event(event.kind, event.gpu_uuid, event.code, event.text, at, event.severity)
         for key, (told_at, repeats) in list(self._recent.items()):
             if not 0 <= now - told_at < REPEAT_S:
                 del self._recent[key]
@@ -156,7 +156,9 @@ class NodeLoop:
         self._recent[key] = [at, 0]
         self._untold.append((event, at))
 
-    def _event(self, kind: str, gpu_uuid: str | None, code: int | None, text: str, at: float) -> None:
+    def _event(
+        self, kind: str, gpu_uuid: str | None, code: int | None, text: str, at: float, severity: str | None = None
+    ) -> None:
         event = Event(
             node=self.node,
             boot=self._boot,
@@ -166,6 +168,7 @@ class NodeLoop:
             gpu_uuid=gpu_uuid,
             code=code,
             text=text[:_TEXT_MAX],
+            severity=severity,
         )
         self._event_seq += 1
         self._keep(EVENT, event.seq, encode(event))

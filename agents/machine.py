@@ -15,6 +15,7 @@ from agents.capabilities import Capabilities
 from agents.changing_facts import ChangingFacts
 from agents.collectors.host import HostCollector
 from agents.collectors.host_facts import facts
+from agents.collectors.pci_tree import ports
 from agents.collectors.process_labels import ProcessLabels
 from agents.collectors.processes import ProcessCollector, Reading
 from agents.device import SLOW_S, DeviceEvent, Driver
@@ -48,12 +49,20 @@ class Machine:
     ) -> None:
         self._gpus = Gpus(driver, deadline_s, slow_s, capabilities)
         self._holders: dict[int, float] = {}
-        self._kernel = None if kernel_log is None else KernelEvents(kernel_log, self._gpu_at, self._is_of_gpu_program)
+        self._ports: dict[str, tuple[str, ...]] = {}
+        self._kernel = (
+            None
+            if kernel_log is None
+            else KernelEvents(
+                kernel_log, self._gpu_at, self._is_of_gpu_program, gpus_below=lambda port: self._ports.get(port, ())
+            )
+        )
         self._merged = MergedEvents(self._gpus, self._kernel, self._gpus.count_xid)
         self._engines = EngineCollector() if engines is None else engines
         self._event_sources: tuple[EventSource, ...] = (self._merged, self._engines)
         self._host = HostCollector(proc, sys, slow_s=slow_s)
         self._read_facts = partial(facts, proc, sys)
+        self._read_ports = partial(ports, sys)
         self._reports = reports
         self._processes = ProcessCollector(proc, reports)
         self._labels = ProcessLabels(proc)
@@ -167,6 +176,7 @@ class Machine:
                 self._read_facts(stock.gpus), driver_version=stock.versions.driver, cuda_driver_version=stock.versions.cuda
             )
             self.inventory = Inventory(host, stock.gpus)
+            self._ports = self._read_ports(stock.gpus)
         elif (news := self._changing.news(self.inventory.host, stock.gpus)) is not None:
             self.inventory = Inventory(news, stock.gpus)
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from agents.device import DeviceEvent
-from agents.kernel_events import QUIET_S, KernelEvents
+from agents.kernel_events import KernelEvents
 from agents.kernel_lines import Line, Lines
 from agents.kernel_log import KernelLog
+from agents.kernel_storms import QUIET_S, SENTENCES_MAX
 
 UUIDS = {"0000:19:00": "GPU-a", "0000:3b:00": "GPU-b"}
 
@@ -121,23 +122,80 @@ def test_errors_of_other_devices_buses_are_not_told(log: Said, source: KernelEve
 
     assert [(event.gpu_uuid, event.text) for event in source.events()] == [
         ("GPU-a", "PCIe reports a corrected error of the GPU at 0000:19:00."),
-        ("GPU-b", "PCIe reports an uncorrected error of the GPU at 0000:3b:00."),
+        ("GPU-b", "PCIe reports a fatal error of the GPU at 0000:3b:00."),
     ]
 
 
-def test_the_same_sentence_is_told_once_a_minute(log: Said, clock: Hand, source: KernelEvents) -> None:
-    """A bus that corrects errors does so for ever; XIDs are each their own event, for they are counted."""
+def test_the_same_sentence_is_told_once_a_minute_and_then_counted(log: Said, clock: Hand, source: KernelEvents) -> None:
+    """A bus that corrects errors does so for ever; XIDs are each their own event, for they are counted elsewhere."""
     message = "pcieport 0000:00:01.0: AER: Corrected error message received from 0000:19:00.0"
     xid = "NVRM: Xid (PCI:0000:19:00): 45, pid=77, name=python, Ch 00000001"
     log.say(*[message] * 1000, xid, xid)
-    assert [event.kind for event in source.events()] == ["driver", "xid", "xid"]
+    assert [event.kind for event in source.events()] == ["pcie", "xid", "xid"]
     clock.t = QUIET_S - 1
     log.say(message)
     assert source.events() == []
     clock.t = QUIET_S
     log.say(message)
 
+    (event,) = source.events()
+    assert event.text.endswith("Again within 60 s: 1000.")
+    clock.t = 2 * QUIET_S
+    assert [event.text.endswith("Again within 60 s: 1.") for event in source.events()] == [True]
+    clock.t = 3 * QUIET_S
+    assert source.events() == []
+    log.say(message)
+
     assert len(source.events()) == 1
+
+
+def test_what_a_port_above_gpus_reports_is_told(log: Said, clock: Hand) -> None:
+    """Of one GPU it is that GPU's event; ports are told apart by their function; what other devices report is not ours."""
+    ports = {"0000:00:01.1": ("GPU-a",), "0000:40:00.0": ("GPU-a", "GPU-b")}
+    source = KernelEvents(log, UUIDS.get, bool, clock, lambda port: ports.get(port, ()))
+    log.say(
+        "pcieport 0000:00:01.1: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Requester ID)",
+        "pcieport 0000:40:00.0: AER: Multiple Corrected error received: 0000:40:00.0",
+        "pcieport 0000:00:01.2: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Transmitter ID)",
+        "pcieport 0000:40:00.0: AER: Corrected error received: 0000:41:00.0",
+    )
+
+    assert [(event.gpu_uuid, event.severity, event.text) for event in source.events()] == [
+        ("GPU-a", "critical", "PCIe reports a fatal error of the port at 0000:00:01.1, above a GPU."),
+        (None, "info", "PCIe reports a corrected error of the port at 0000:40:00.0, above 2 GPUs."),
+    ]
+
+
+def test_the_machines_own_errors_are_told_with_their_severity(log: Said, source: KernelEvents) -> None:
+    """The line that events were logged says nothing more where another one says what they were."""
+    log.say(
+        "mce: [Hardware Error]: Machine check events logged",
+        "mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 6: cc59dec000041152",
+        "EDAC MC3: 1 UE memory read error on CPU_SrcID#1_MC#1_Chan#2_DIMM#0 (channel:2 slot:0 page:0xb757589)",
+    )
+    assert [(event.kind, event.severity, event.text) for event in source.events()] == [
+        ("cpu", "info", "The CPU reports a corrected machine check: CPU 2, bank 6."),
+        ("memory", "warn", "The host's memory has an uncorrected error: CPU_SrcID#1_MC#1_Chan#2_DIMM#0."),
+    ]
+    log.say("mce: [Hardware Error]: Machine check events logged")
+
+    (event,) = source.events()
+    assert "without saying more" in event.text
+
+
+def test_a_storm_of_many_parts_is_few_events(log: Said, clock: Hand, source: KernelEvents) -> None:
+    """A failing DIMM may be named by hundreds of processors; what could not be corrected is told all the same."""
+    for cpu in range(500):
+        log.say(f"mce: [Hardware Error]: CPU {cpu}: Machine Check: 0 Bank 7: cc00418000010091")
+    log.say("EDAC MC3: 1 UE memory read error on CPU_SrcID#1_MC#1_Chan#2_DIMM#0 (channel:2)")
+    events = source.events()
+    assert len(events) == SENTENCES_MAX + 2
+    assert events[-1].severity == "warn"
+    clock.t = QUIET_S
+
+    assert [event.text for event in source.events()] == [
+        "More errors of this machine's hardware are logged, of other parts. Again within 60 s: 479."
+    ]
 
 
 def test_a_version_mismatch_says_what_to_do(log: Said, source: KernelEvents) -> None:

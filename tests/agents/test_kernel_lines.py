@@ -125,21 +125,6 @@ OTHERS = [
         "Killed process 29591, UID 500, (python2.7) total-vm:3446192kB, anon-rss:2751508kB, file-rss:20kB",
         Line("oom", pid=29591, name="python2.7"),
     ),
-    # https://github.com/rwth-i6/returnn/issues/1500
-    (
-        "nvidia 0000:03:00.0: AER: can't recover (no error_detected callback)",
-        Line("bus", ("0000:03:00",), is_fatal=True),
-    ),
-    # https://github.com/ellyq/coreboot/issues/4
-    (
-        "pcieport 0000:00:01.0: AER: Corrected error message received from 0000:01:00.0",
-        Line("bus", ("0000:00:01", "0000:01:00")),
-    ),
-    # https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1229
-    (
-        "pcieport 0000:00:01.2: AER: Uncorrectable (Non-Fatal) error received from 0000:63:00.0",
-        Line("bus", ("0000:00:01", "0000:63:00"), is_fatal=True),
-    ),
 ]
 NOTHING = [
     # https://github.com/NVIDIA/nvtrust/issues/124 (data of a fault that another line names)
@@ -150,8 +135,6 @@ NOTHING = [
     "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (nixbld@)  ",
     # https://github.com/genular/pandora/issues/49 (the line before the kill itself)
     "Out of memory: Kill process 27438 (R) score 31 or sacrifice child",
-    # a machine check without a device
-    "mce: [Hardware Error]: Machine check events logged",
     "NVRM: Xid error: xyz, invalid data",
     "",
 ]
