@@ -117,6 +117,7 @@ class Controls:
             "spool_dropped": delivery.dropped,
             "spool_write_errors": delivery.write_errors,
             **{f"{name}_s": round(max(0.0, self._until.get(name, 0.0) - now), 1) for name in COMMANDS},
+            **{name: trouble or "ok" for name, trouble in getattr(self._source, "troubles", {}).items()},
             "cpu_s": round(cpu_s(), 2),
             "rss_bytes": rss_bytes(),
         }

@@ -24,6 +24,19 @@ DEVICES: Final = Path("/dev")
 ROOM_BYTES: Final = 100_000_000
 """Less free space than this is told of."""
 OPEN_S: Final = 2.0
+TROUBLES: Final = {
+    "kernel_log": (
+        "kernel log",
+        "Run it as root or with CAP_SYSLOG, and give a container /dev/kmsg; until then XIDs come from the driver alone, and errors of "
+        "the CPU, the host's memory and PCIe are not told.",
+    ),
+    "step_reports": (
+        "training steps",
+        "See to the socket, or name another one in the agent's report_socket and in the programs' FETTLE_REPORT_SOCKET; it is tried "
+        "again every minute.",
+    ),
+}
+"""By the name in the agent's status: what has a trouble, and what to do about it."""
 
 
 def permissions(config: AgentConfig, pids: Sequence[int], devices: Path = DEVICES) -> Iterator[Found]:
@@ -137,26 +150,24 @@ def agent(config: AgentConfig) -> Iterator[Found]:
     except ask.AskError as error:
         yield ("agent", "note", str(error), "")
         return
+    yield _ticking(told)
+    for name, (what, remedy) in TROUBLES.items():
+        if told.get(name, "ok") != "ok":
+            yield (f"agent: {what}", "note", str(told[name])[:300], remedy)
+
+
+def _ticking(told: dict[str, Any]) -> Found:
     about = f"pid {told.get('pid')}, {told.get('ticks')} ticks, {told.get('late_ticks')} late, {told.get('spool_records')} records wait"
     age = told.get("last_tick_age_s")
     if age is None or age > 10:
-        yield ("agent", "wrong", f"{about}; its last tick is {age} s old", "See its log; restart it if it does not come back.")
-    elif not told.get("connected"):
-        yield (
-            "agent",
-            "wrong",
-            f"{about}; it is not connected to {told.get('server')}",
-            "See the server below and the agent's log.",
-        )
-    elif told.get("spool_dropped"):
-        yield (
-            "agent",
-            "wrong",
-            f"{about}; {told['spool_dropped']} were dropped",
-            "The spool was full: give it more, or a steadier server.",
-        )
-    else:
-        yield ("agent", "ok", f"{about}; connected to {told.get('server')}", "")
+        return ("agent", "wrong", f"{about}; its last tick is {age} s old", "See its log; restart it if it does not come back.")
+    if not told.get("connected"):
+        text = f"{about}; it is not connected to {told.get('server')}"
+        return ("agent", "wrong", text, "See the server below and the agent's log.")
+    if dropped := told.get("spool_dropped"):
+        text = f"{about}; {dropped} were dropped"
+        return ("agent", "wrong", text, "The spool was full: give it more, or a steadier server.")
+    return ("agent", "ok", f"{about}; connected to {told.get('server')}", "")
 
 
 def collector_seconds(config: AgentConfig) -> dict[str, float]:

@@ -45,6 +45,11 @@ class KernelEvents:
         """True while the log is read."""
         return self._source.is_read
 
+    @property
+    def trouble(self) -> str:
+        """Why the log is not read and what to do; empty while it is, and before the start."""
+        return self._source.trouble
+
     def notify(self, on_event: Callable[[], None]) -> None:
         """Begin to read; call `on_event`, in any thread, as soon as there is something to report."""
         self._source.start(on_event)

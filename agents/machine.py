@@ -81,6 +81,12 @@ class Machine:
         return self._gpus.state_detail
 
     @property
+    def troubles(self) -> dict[str, str]:
+        """Why the kernel log is not read, and why training scripts cannot report; empty words where they are and can."""
+        told = {} if self._kernel is None else {"kernel_log": self._kernel.trouble}
+        return told if self._reports is None else told | {"step_reports": self._reports.trouble}
+
+    @property
     def hangs(self) -> bool:
         """True while a driver call does not come back: the interpreter's own exit might wait for it."""
         return self._gpus.hangs

@@ -1,0 +1,74 @@
+"""What the doctor says of the agent that runs here."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agents import ask
+from agents.clock import RealClock
+from agents.config import AgentConfig
+from agents.control import Controls, ControlSocket
+from agents.doctor_system import TROUBLES, agent
+from agents.kernel_log import KernelLog
+from agents.loop import NodeLoop
+from agents.machine import Machine
+from agents.reports import Reports
+from agents.spool import Spool
+
+SERVER = "ws://127.0.0.1:9/"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A node whose kernel log is not there, and where a file stands in the place of the socket."""
+    (tmp_path / "report.sock").touch()
+    reports = Reports((tmp_path / "report.sock",))
+    return Machine(None, kernel_log=KernelLog(tmp_path / "kmsg"), reports=reports)
+
+
+async def test_the_doctor_tells_what_troubles_the_running_agent(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its control socket: the kernel log that it cannot read, and the socket that it cannot open."""
+    monkeypatch.setenv("PATH", str(tmp_path))  # no journalctl
+    loop = NodeLoop("n", machine, Spool(), None, RealClock())
+    controls = Controls(machine, loop.view(), SERVER, loop.tell, "1.0")
+    control = ControlSocket(tmp_path / "agent-1.sock", controls)
+    await control.start()
+    machine.notify(lambda: None)
+    try:
+        await loop.tick(1_750_000_000.0)
+        for _ in range(200):
+            if all(machine.troubles.values()):
+                break
+            await asyncio.sleep(0.01)
+        config = AgentConfig(run_dir=tmp_path)
+        status = await asyncio.to_thread(ask.ask, config, {"do": "status"})
+        found = {name: (level, text) for name, level, text, _ in await asyncio.to_thread(lambda: list(agent(config)))}
+    finally:
+        await control.close()
+        await machine.close()
+
+    assert set(TROUBLES) == set(machine.troubles)
+    assert "No such file" in status["kernel_log"]
+    assert "is no socket" in status["step_reports"]
+    assert found["agent"][0] == "wrong"
+    assert found["agent: kernel log"] == ("note", status["kernel_log"])
+    assert found["agent: training steps"] == ("note", status["step_reports"])
+
+
+async def test_an_agent_without_troubles_has_none_told(tmp_path: Path) -> None:
+    """The log is read, the socket is open: both say ok."""
+    (tmp_path / "kmsg").touch()
+    machine = Machine(None, kernel_log=KernelLog(tmp_path / "kmsg"), reports=Reports((tmp_path / "report.sock",)))
+    loop = NodeLoop("n", machine, Spool(), None, RealClock())
+    controls = Controls(machine, loop.view(), SERVER, loop.tell, "1.0")
+    machine.notify(lambda: None)
+    try:
+        await loop.tick(1_750_000_000.0)
+        status = controls.status()
+    finally:
+        await machine.close()
+
+    assert (status["kernel_log"], status["step_reports"]) == ("ok", "ok")
