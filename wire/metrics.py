@@ -356,6 +356,8 @@ def accept(metric: Metric, value: object) -> tuple[Number | None, str | None]:
         if metric.is_integer and isinstance(value, float):
             return (int(value), None) if value.is_integer() else (None, "out_of_range")
         return value, None
+    if value == 0 and metric.unit == "celsius":
+        return None, "unsupported"  # a card without the sensor answers success and 0
     return None, "blank" if _is_blank(value) else "out_of_range"
 
 

@@ -93,7 +93,7 @@ def test_a_counter_may_pass_a_blank_of_32_bits() -> None:
 
 def test_a_memory_temperature_of_nought_is_no_temperature() -> None:
     """Cards without the sensor answer 0 (V01)."""
-    assert one("DCGM_FI_DEV_MEMORY_TEMP", "0")["memory_temperature_c"] == "out_of_range"
+    assert one("DCGM_FI_DEV_MEMORY_TEMP", "0")["memory_temperature_c"] == "unsupported"
 
 
 def test_utilisation_under_its_new_name_is_settled_by_what_the_exporter_writes() -> None:

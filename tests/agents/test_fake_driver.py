@@ -37,7 +37,7 @@ async def test_what_a_turing_card_lacks_is_absent_not_zero(tmp_path: Path) -> No
     """No memory sensor though it answers 0, no NVLink, no row remapping, no profiling, no MIG."""
     (card,) = (await once(Driver(tmp_path / "answers.json", "t4-driver-525.json")))["gpus"]
 
-    assert card["absent"]["memory_temperature_c"] == "out_of_range"
+    assert card["absent"]["memory_temperature_c"] == "unsupported"
     for name in ("nvlink_links_active", "remap_failed", "remap_banks_max", "sm_active", "fabric_state", "temperature_margin_c"):
         assert card["absent"][name] == "unsupported"
     assert (card["temperature_slowdown_c"], card["power_limit_max_w"]) == (93, 70)

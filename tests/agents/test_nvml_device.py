@@ -149,11 +149,11 @@ def test_a_ratio_a_little_over_one_is_full_and_a_larger_one_is_refused(nvml: Fak
 
 
 def test_a_memory_temperature_of_zero_is_no_temperature(nvml: FakeNvml, collector: GpuCollector) -> None:
-    """Cards without the sensor answer success with 0."""
+    """Cards without the sensor answer success with 0 (V01): the card cannot answer, which is no fault of its driver."""
     nvml.gpus[0]["fields"]["82"]["value"] = 0
     collector.collect(0.0)
 
-    assert reading(collector, "memory_temperature_c") == (None, "out_of_range")
+    assert reading(collector, "memory_temperature_c") == (None, "unsupported")
 
 
 def test_slow_metrics_keep_their_value_between_two_readings(nvml: FakeNvml, collector: GpuCollector) -> None:

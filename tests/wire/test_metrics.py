@@ -81,7 +81,7 @@ def test_the_gate_takes_everything_inside_the_range(metric: Metric, part: float)
         ("gpu.gpu_util_pct", 37100, "out_of_range"),
         ("gpu.sm_active", 1.2, "out_of_range"),
         ("gpu.sm_active", 1.4e16, "out_of_range"),  # a blank that somebody multiplied
-        ("gpu.memory_temperature_c", 0, "out_of_range"),  # a card without the sensor answers success and 0
+        ("gpu.memory_temperature_c", 0, "unsupported"),  # a card without the sensor answers success and 0
         ("gpu.power_w", "N/A", "not_a_number"),
         ("gpu.power_w", "[Not Supported]", "not_a_number"),
         ("gpu.power_w", "ERR!", "not_a_number"),
