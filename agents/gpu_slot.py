@@ -1,15 +1,23 @@
 """One GPU's place in the columns, and what the GPUs of a driver bring in a tick."""
 
+import asyncio
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from msgspec import structs
 
 from agents.device import Gpu, GpuReader, Versions
 from agents.frozen import GROUPS, Standstill
-from agents.worker import Worker
+from agents.worker import Worker, finish, soon
 from wire.messages import Cell, GpuFacts, Hold
 
 log = logging.getLogger(__name__)
+
+FIRST_INSTANCE: Final = 100
+"""The first MIG instance of GPU 0 is number 100, of GPU 1 number 200."""
 
 
 class Opened(NamedTuple):
@@ -43,6 +51,18 @@ class Slot:
         self.standstills = tuple(Standstill(group) for group in GROUPS)
         self.worker = Worker(f"gpu-{self.facts.index}")
         self.late = False
+
+    def withdraw_frozen(self, values: list[Cell], reasons: list[str | None], tell: Callable[[str, str, str], None]) -> None:
+        """Make absent what cannot be true any more because it stands still; `tell` takes an event's kind, GPU and text."""
+        frozen, now = [], time.monotonic()
+        for standstill in self.standstills:
+            if standstill.look(values, now):
+                text = "stand still, which those of a live card cannot" if standstill.is_frozen else "move again"
+                tell("driver", self.facts.uuid, f"The {standstill.group.name} of GPU {self.facts.index} {text}.")
+            if standstill.is_frozen:
+                frozen.append(standstill)
+        for standstill in frozen:  # only now: each group judges the whole row
+            standstill.withdraw(values, reasons)
 
 
 class Stock(NamedTuple):
@@ -78,7 +98,41 @@ def instance(facts: GpuFacts) -> str:
     return f"MIG instance {facts.index} ({facts.mig_profile or 'of unknown size'})"
 
 
-def reading(reader: GpuReader, now: float) -> Callable[[], None]:
+def numbered(facts: GpuFacts, slots: Iterable[Slot]) -> GpuFacts:
+    """`facts` with a number that no other GPU has; a slice's begin at FIRST_INSTANCE, so that cards keep theirs."""
+    taken = {slot.facts.index for slot in slots}
+    index = facts.index if facts.parent_uuid is None else FIRST_INSTANCE * (facts.index + 1)
+    while index in taken:
+        index += 1
+    return structs.replace(facts, index=index)
+
+
+def start_reading(slots: Sequence[Slot], now: float, deadline_s: float) -> "asyncio.Future[None]":
+    """Begin to read each of `slots` in its own thread; a future that is done when all are, or at the deadline."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    left = len(slots)
+    lock = threading.Lock()
+    timer = loop.call_later(deadline_s, finish, future)
+
+    def done() -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+            last = left == 0
+        if last:
+            soon(loop, end)
+
+    def end() -> None:
+        timer.cancel()
+        finish(future)
+
+    for slot in slots:
+        slot.worker.start(_reading(slot.reader, now), done)
+    return future
+
+
+def _reading(reader: GpuReader, now: float) -> Callable[[], None]:
     """A job for the GPU's thread: read what is due at monotonic second `now`; a defect makes its readings absent."""
 
     def job() -> None:

@@ -1,8 +1,12 @@
 """A thread for calls that may hang: the caller waits as long as it likes, and goes on without the answer."""
 
+import asyncio
+import logging
 import queue
 import threading
 from collections.abc import Callable
+
+log = logging.getLogger(__name__)
 
 
 class Worker:
@@ -36,3 +40,17 @@ class Worker:
             finally:
                 self.busy = False
                 done()
+
+
+def finish(future: "asyncio.Future[None]") -> None:
+    """Let whoever waits for it go on, once."""
+    if not future.done():
+        future.set_result(None)
+
+
+def soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: object) -> None:
+    """Call in the loop; a loop that has ended meanwhile no longer wants to know."""
+    try:
+        loop.call_soon_threadsafe(call, *args)
+    except RuntimeError:
+        log.debug("A call came back after the end.")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agents import amd_device, drivers, gpus
+from agents import amd_device, drivers, kept_driver
 from agents.amd_device import AmdDriver
 from agents.amd_readings import PROCESSES_S
 from agents.device import DRIVER_STATES, DriverError
@@ -23,8 +23,8 @@ MI210 = "1bff740f-0000-1000-8054-7e2c1c2d3e4f"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests do not wait for real periods."""
-    monkeypatch.setattr(gpus, "RETRY_FIRST_S", 0.01)
-    monkeypatch.setattr(gpus, "RETRY_LAST_S", 0.02)
+    monkeypatch.setattr(kept_driver, "RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr(kept_driver, "RETRY_LAST_S", 0.02)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import amd_device, ascend_device, drivers, gpus, npu_smi
+from agents import amd_device, ascend_device, drivers, kept_driver, npu_smi
 from agents.ascend_device import DETAILS_MAX_AGE_S, AscendDriver, Board
 from agents.device import DRIVER_STATES, DriverError
 from agents.machine import Machine
@@ -57,9 +57,9 @@ class NpuSmi:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests do not wait for real periods."""
-    monkeypatch.setattr(gpus, "RETRY_FIRST_S", 0.01)
-    monkeypatch.setattr(gpus, "RETRY_LAST_S", 0.02)
-    monkeypatch.setattr(gpus, "_EVENT_WAIT_MS", 20)
+    monkeypatch.setattr(kept_driver, "RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr(kept_driver, "RETRY_LAST_S", 0.02)
+    monkeypatch.setattr(kept_driver, "_EVENT_WAIT_MS", 20)
     monkeypatch.setattr(ascend_device, "PERIOD_S", 0.05)
 
 

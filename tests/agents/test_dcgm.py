@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents import dcgm, dcgm_endpoint, gpus
+from agents import dcgm, dcgm_endpoint, kept_driver
 from agents.dcgm import DcgmDriver, DcgmReader
 from agents.device import DRIVER_STATES, DriverError, GpuReader
 from agents.machine import Machine
@@ -22,9 +22,9 @@ IDLE = "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests do not wait for real periods."""
-    monkeypatch.setattr(gpus, "RETRY_FIRST_S", 0.01)
-    monkeypatch.setattr(gpus, "RETRY_LAST_S", 0.02)
-    monkeypatch.setattr(gpus, "_EVENT_WAIT_MS", 20)
+    monkeypatch.setattr(kept_driver, "RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr(kept_driver, "RETRY_LAST_S", 0.02)
+    monkeypatch.setattr(kept_driver, "_EVENT_WAIT_MS", 20)
     monkeypatch.setattr(dcgm_endpoint, "PERIOD_S", 0.02)
     monkeypatch.setattr(dcgm_endpoint, "PERIOD_MAX_S", 0.02)
 

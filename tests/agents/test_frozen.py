@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents import gpus
+from agents import kept_driver
 from agents.frozen import FROZEN_S, FROZEN_SAMPLES, GROUPS, Group, Standstill
 from agents.gpus import Gpus
 from agents.nvml_device import NvmlDriver
@@ -128,7 +128,7 @@ def test_a_few_samples_far_apart_prove_nothing() -> None:
 
 async def test_frozen_readings_are_absent_told_of_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the whole reading of a GPU; its health, its memory bank and the other GPU stay as they are."""
-    monkeypatch.setattr(gpus, "_EVENT_WAIT_MS", 20)
+    monkeypatch.setattr(kept_driver, "_EVENT_WAIT_MS", 20)
     monkeypatch.setattr("agents.frozen.FROZEN_SAMPLES", 3)
     nvml = FakeNvml()
     one = Gpus(NvmlDriver(nvml), DEADLINE_S, slow_s=0.0)

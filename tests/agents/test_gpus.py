@@ -9,7 +9,7 @@ from typing import Any
 import pynvml  # noqa: TID251 - constants of the real module
 import pytest
 
-from agents import gpus
+from agents import gpus, kept_driver
 from agents.capabilities import Capabilities
 from agents.collectors.nvml import GPU_METRICS
 from agents.gpu_slot import Rows
@@ -25,9 +25,9 @@ DEADLINE_S = 10.0
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests do not wait for real back-offs."""
-    monkeypatch.setattr(gpus, "RETRY_FIRST_S", 0.0)
-    monkeypatch.setattr(gpus, "RETRY_LAST_S", 0.0)
-    monkeypatch.setattr(gpus, "_EVENT_WAIT_MS", 20)
+    monkeypatch.setattr(kept_driver, "RETRY_FIRST_S", 0.0)
+    monkeypatch.setattr(kept_driver, "RETRY_LAST_S", 0.0)
+    monkeypatch.setattr(kept_driver, "_EVENT_WAIT_MS", 20)
 
 
 def split(nvml: FakeNvml, index: int, *profiles: str | None) -> None:

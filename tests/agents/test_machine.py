@@ -7,7 +7,7 @@ from pathlib import Path
 import pynvml  # noqa: TID251 - constants of the real module
 import pytest
 
-from agents import gpus
+from agents import gpus, kept_driver
 from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
 from agents.source import GPU, HOST, PROCESS, Tick
@@ -18,9 +18,9 @@ from wire.metrics import Gpm, of
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests do not wait for real back-offs."""
-    monkeypatch.setattr(gpus, "RETRY_FIRST_S", 0.01)
-    monkeypatch.setattr(gpus, "RETRY_LAST_S", 0.02)
-    monkeypatch.setattr(gpus, "_EVENT_WAIT_MS", 20)
+    monkeypatch.setattr(kept_driver, "RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr(kept_driver, "RETRY_LAST_S", 0.02)
+    monkeypatch.setattr(kept_driver, "_EVENT_WAIT_MS", 20)
 
 
 def state(machine: Machine) -> str:

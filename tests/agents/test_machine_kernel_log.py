@@ -7,7 +7,7 @@ from pathlib import Path
 import pynvml  # noqa: TID251 - constants of the real module
 import pytest
 
-from agents import gpus
+from agents import kept_driver
 from agents.device import DeviceEvent
 from agents.kernel_log import KernelLog
 from agents.machine import Machine
@@ -70,8 +70,8 @@ class Node:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     """Tests do not wait for real back-offs."""
-    monkeypatch.setattr(gpus, "RETRY_FIRST_S", 0.01)
-    monkeypatch.setattr(gpus, "_EVENT_WAIT_MS", 20)
+    monkeypatch.setattr(kept_driver, "RETRY_FIRST_S", 0.01)
+    monkeypatch.setattr(kept_driver, "_EVENT_WAIT_MS", 20)
     monkeypatch.setattr("agents.kernel_log._IDLE_S", 0.02)
     return Node(tmp_path)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pynvml  # noqa: TID251 - constants of the real module
 import pytest
 
-from agents import gpus
+from agents import kept_driver
 from agents.collectors.nvml import GpuCollector
 from agents.device import ACCOUNTED, SLOW_S, Accounts
 from agents.gpus import Gpus
@@ -109,7 +109,7 @@ def test_it_is_asked_seldom_and_of_those_that_hold_the_gpu_alone(nvml: FakeNvml)
 
 async def test_of_several_gpus_the_largest_counts_and_the_mode_is_a_fact(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     """A number of one GPU stands before a reason of another; a mode that changes makes another hello."""
-    monkeypatch.setattr(gpus, "_EVENT_WAIT_MS", 20)
+    monkeypatch.setattr(kept_driver, "_EVENT_WAIT_MS", 20)
     one = Gpus(NvmlDriver(nvml), DEADLINE_S, slow_s=0.0)
     rows = await tick(one)
 
@@ -126,7 +126,7 @@ async def test_of_several_gpus_the_largest_counts_and_the_mode_is_a_fact(nvml: F
 
 async def test_a_mig_instance_keeps_no_account(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     """The card's is not its own."""
-    monkeypatch.setattr(gpus, "_EVENT_WAIT_MS", 20)
+    monkeypatch.setattr(kept_driver, "_EVENT_WAIT_MS", 20)
     split(nvml, 0, "1g.18gb")
     nvml.gpus[0]["instances"] = [instance("MIG-a", "1g.18gb", 3)]
     one = Gpus(NvmlDriver(nvml), DEADLINE_S)
