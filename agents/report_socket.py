@@ -11,6 +11,7 @@ from typing import Final
 MAX_BYTES: Final = 2048
 """Of one datagram; the client sends a quarter of this."""
 _CREDENTIALS: Final = struct.Struct("3i")
+_TRUNCATED: Final = int(socket.MSG_TRUNC)  # as an enum's member its `&` costs as much as the call to the kernel
 _ROOM: Final = socket.CMSG_LEN(_CREDENTIALS.size)  # for nothing else: files that a sender attaches are closed by the kernel
 
 
@@ -57,7 +58,7 @@ class ReportSocket:
         for level, kind, content in attached:
             if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS and len(content) >= _CREDENTIALS.size:
                 pid = _CREDENTIALS.unpack_from(content)[0]
-        return pid, None if flags & socket.MSG_TRUNC else data
+        return pid, None if flags & _TRUNCATED else data
 
     def close(self) -> None:
         """Close it, and remove it if it is still this one."""

@@ -35,9 +35,10 @@ _TRAINING: Final = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
 import fettle_report
-workers = [pid for _ in range(2) if (pid := os.fork())] if len(sys.argv) == 2 else []
-if not workers:
-    time.sleep(600)
+for _ in range(2):  # data loader workers
+    if not os.fork():
+        time.sleep(600)
+        os._exit(0)
 for step in range(1000):
     fettle_report.step(samples=256, loss=1 / (1 + step), data_wait_s=0.01)
     time.sleep(0.5)
