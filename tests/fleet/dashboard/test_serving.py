@@ -210,6 +210,24 @@ def test_memory_that_is_one_with_the_hosts_and_accounts_of_processes_are_told(vi
     assert "<dt>Accounts of processes</dt><dd>–</dd>" in other
 
 
+def test_a_card_that_does_not_tell_its_links_asks_to_be_reported(viewer: Client) -> None:
+    """What is judged by assumed peaks says so; a card that tells, and a slice of one, does not."""
+    told, untold, slow, slice_of = make_node("n", 4).gpus.all()
+    links = {"pcie_link_gen_max": 5, "nvlink_links": 18, "nvlink_bytes_per_s_per_link": 26.562e9}
+    for gpu, facts in (
+        (told, links),
+        (untold, {"pcie_link_gen_max": None}),
+        (slow, links | {"nvlink_bytes_per_s_per_link": None}),
+        (slice_of, {"pcie_link_gen_max": None, "nvlink_links": None, "parent_uuid": told.uuid}),
+    ):
+        type(gpu).objects.filter(pk=gpu.pk).update(**facts)
+    asks = [
+        "Please report the model" in viewer.get(f"/gpus/{gpu.pk}/").content.decode() for gpu in (told, untold, slow, slice_of)
+    ]
+
+    assert asks == [False, True, True, False]
+
+
 def test_health_is_of_errors_alone() -> None:
     """Energy and link widths grow and fall on a card that is well."""
     assert {"recovery_action", "remap_failed", "ecc_uncorrected_aggregate_total", "xid_errors_total"} <= set(health.SHOWN)
