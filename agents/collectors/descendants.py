@@ -42,8 +42,9 @@ class Tree:
         began = time.thread_time()
         if now >= self._whole_at:
             self._parent_of, self._whole_at = {}, now + _WHOLE_S
-        self._parent_of = procfs.parents(self.proc, self._parent_of)
-        self._children_of = procfs.children(self._parent_of)
+        found = procfs.parents(self.proc, self._parent_of)
+        if found != self._parent_of:
+            self._parent_of, self._children_of = found, procfs.children(found)
         cost = time.thread_time() - began
         self._scan_at = now + min(_SCAN_MAX_S, max(_SCAN_MIN_S, cost / _SCAN_SHARE))
 
