@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,6 @@ class Driver:
         found: list[dict[str, Any]] = self.answers["gpus"]
         return found
 
-    @property
     def is_held(self) -> bool:
         """Whether a process has the library open: it then cannot be unloaded."""
         return self.file.with_suffix(".open").read_text() != "0"
@@ -66,8 +65,13 @@ async def once(driver: Driver) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def agent(driver: Driver, server: Server, directory: Path, *more: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A running agent over the driver, told `more` flags; all its files are in `directory`: spool, run, kmsg, and its log."""
+async def agent(
+    driver: Driver, server: Server, directory: Path, *more: str, through: Sequence[str] = ()
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A running agent over the driver, told `more` flags; all its files are in `directory`: spool, run, kmsg, and its log.
+
+    `through`: a command that becomes it, as `unshare --mount`.
+    """
     token, kmsg = directory / "token", directory / "kmsg"
     token.write_text(TOKEN)
     kmsg.touch()
@@ -77,7 +81,7 @@ async def agent(driver: Driver, server: Server, directory: Path, *more: str) -> 
     )  # fmt: skip
     with (directory / "log").open("ab") as said:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "cli", *words, *more, cwd=ROOT, env=driver.environment, stderr=said, stdout=said
+            *through, sys.executable, "-m", "cli", *words, *more, cwd=ROOT, env=driver.environment, stderr=said, stdout=said
         )
     try:
         await until(lambda: server.batches, 30)
@@ -129,3 +133,23 @@ async def ended(child: asyncio.subprocess.Process) -> tuple[int, float]:
     async with asyncio.timeout(10):
         code = await child.wait()
     return code, time.monotonic() - began
+
+
+async def page(port: int, path: str) -> tuple[str, float]:
+    """A page of the agent, and the seconds that it took."""
+    began = time.monotonic()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    text = (await reader.read()).decode()
+    writer.close()
+    return text, time.monotonic() - began
+
+
+async def port_of(log: Path) -> int:
+    """Where an agent that was told `--listen 127.0.0.1:0` serves its pages, as its log tells."""
+
+    def found() -> list[str]:
+        return [line for line in log.read_text().splitlines() if "Metrics are at" in line]
+
+    await until(found, 20)
+    return int(found()[0].rsplit(":", 1)[1].split("/")[0])

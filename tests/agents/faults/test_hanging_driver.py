@@ -1,34 +1,12 @@
 """Driver calls that hang or drag on (D03, D06): the GPU is late, the rest goes on, pages answer, and the end comes in time."""
 
-import asyncio
 import os
-import time
 from pathlib import Path
 
-from tests.agents.driven import Driver, absent, agent, ended, latest, texts, ticks
+from tests.agents.driven import Driver, absent, agent, ended, latest, page, port_of, texts, ticks
 from tests.agents.server import running, until
 
 H200 = "h200-driver-580.json"
-
-
-async def page(port: int, path: str) -> tuple[str, float]:
-    """A page of the agent, and the seconds that it took."""
-    began = time.monotonic()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
-    text = (await reader.read()).decode()
-    writer.close()
-    return text, time.monotonic() - began
-
-
-async def port_of(log: Path) -> int:
-    """Where the agent serves its pages, as its log tells."""
-
-    def found() -> list[str]:
-        return [line for line in log.read_text().splitlines() if "Metrics are at" in line]
-
-    await until(found, 20)
-    return int(found()[0].rsplit(":", 1)[1].split("/")[0])
 
 
 async def test_a_gpu_that_hangs_costs_itself_alone_and_comes_back(tmp_path: Path) -> None:
@@ -93,8 +71,8 @@ async def test_an_end_without_anything_stuck_lets_the_driver_go(tmp_path: Path) 
     driver = Driver(tmp_path / "answers.json", H200)
     async with running() as server, agent(driver, server, tmp_path) as child:
         await ticks(server)
-        assert driver.is_held
+        assert driver.is_held()
         code, seconds = await ended(child)
 
-    assert (code, driver.is_held) == (0, False)
+    assert (code, driver.is_held()) == (0, False)
     assert seconds < 2

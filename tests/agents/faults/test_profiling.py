@@ -99,21 +99,21 @@ async def test_the_driver_can_be_unloaded_within_two_seconds_of_the_command(tmp_
     driver = Driver(tmp_path / "answers.json", H200)
     async with running() as server, agent(driver, server, tmp_path):
         await ticks(server)
-        assert driver.is_held
+        assert driver.is_held()
         began = time.monotonic()
         answer = await command(server, tmp_path, "release", 600)
         took = time.monotonic() - began
         assert answer["ok"]
-        assert not driver.is_held
+        assert not driver.is_held()
         assert took < 2
         await until(lambda: absent(server).get((0, "power_w")) == "paused", 20)
         await ticks(server)
-        assert not driver.is_held
+        assert not driver.is_held()
         assert latest(server, "power_w") == [None, None]
 
         await command(server, tmp_path, "release", 0)
         await until(lambda: None not in latest(server, "power_w"), 20)
-        assert driver.is_held
+        assert driver.is_held()
 
 
 async def test_a_release_that_a_stuck_call_holds_up_is_not_called_done(tmp_path: Path) -> None:
@@ -129,11 +129,11 @@ async def test_a_release_that_a_stuck_call_holds_up_is_not_called_done(tmp_path:
         took = time.monotonic() - began
         assert not answer["ok"]
         assert took < 3
-        assert driver.is_held
+        assert driver.is_held()
 
         del driver.gpus[0]["hangs"]
         driver.save()
-        await until(lambda: not driver.is_held, 20)
+        await until(lambda: not driver.is_held(), 20)
 
 
 async def test_the_doctor_names_every_absent_metric_under_its_reason_with_what_to_do(tmp_path: Path) -> None:
