@@ -1,13 +1,12 @@
 """What the agent costs on a GPU machine, beside the least that reading NVML and GPM can cost.
 
-Each monitor runs alone for the same time, after a warm-up: a bare loop over NVML and GPM (the floor), the real agent process
-with everything on, sending to a sink on loopback, `nvidia-smi dmon` and nvitop-exporter where they are installed. Prints human lines, then one
-JSON line. Exit code 2 where there is no GPU.
+Each monitor runs alone for the same time, after a warm-up: a bare loop over NVML and GPM (the floor), the real agent process sending to
+a server on loopback, the same with /metrics scraped every 15 s and OTLP every 10 s, `nvidia-smi dmon` and nvitop-exporter where they are
+installed. Prints human lines with each one's ratio to the floor, then one JSON line. Exit code 2 where there is no GPU.
 """
 
 import argparse
 import asyncio
-import contextlib
 import importlib.util
 import json
 import os
@@ -19,19 +18,19 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agents.collectors.nvml import GPU_METRICS, GpuCollector
+from agents.collectors.nvml import GpuCollector
+from agents.collectors.nvml_plan import GPU_METRICS
 from agents.device import DeviceError, DriverError
 from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
-from wire import codec
-from wire.messages import Ack, Batch, Event, Hello, Welcome
+from bench.agent_surroundings import settings, surroundings
+from wire.messages import Batch, Hello
 from wire.metrics import Gpm
 
 WARM_UP_S: Final = 6.0
@@ -150,57 +149,31 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
         child.wait()
 
 
-class Sink:
-    """A server that takes everything and acks it."""
-
-    def __init__(self) -> None:
-        self.batches = 0
-        self.events: list[str] = []
-        self.last: Batch | None = None
-        self.hello: Hello | None = None
-
-    async def serve(self, socket: Any) -> None:
-        """One agent's connection."""
-        from websockets.exceptions import ConnectionClosed
-
-        with contextlib.suppress(ConnectionClosed):
-            async for frame in socket:
-                message = codec.decode_from_agent(frame)
-                if isinstance(message, Hello):
-                    self.hello = message
-                    await socket.send(codec.encode_text(Welcome(schema=message.schema)))
-                elif isinstance(message, Batch):
-                    self.batches += 1
-                    self.last = message
-                    await socket.send(codec.encode(Ack(boot=message.boot, stored=[(message.seq, message.seq)])))
-                elif isinstance(message, Event):
-                    self.events.append(f"{message.kind} {message.text}")
-                    await socket.send(codec.encode(Ack(boot=message.boot, events=[(message.seq, message.seq)])))
-
-
-@contextlib.asynccontextmanager
-async def sink() -> AsyncIterator[tuple[Sink, str]]:
-    """A running sink and its URL."""
-    from websockets.asyncio.server import serve
-
-    taken = Sink()
-    async with serve(taken.serve, "127.0.0.1", 0, compression=None) as server:
-        yield taken, f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/ws/agent/"
-
-
-async def measure_agent(seconds: float) -> dict[str, Any]:
-    """The agent with everything on: GPUs, host, processes, events, a spool on disk, a server."""
+async def measure_agent(seconds: float, with_outputs: bool) -> dict[str, Any]:
+    """The agent with GPUs, host, processes, events, engines, a spool on disk, a server; `with_outputs`: /metrics scraped and OTLP too."""
     with tempfile.TemporaryDirectory() as directory:
-        async with sink() as (taken, url):
-            token, config = Path(directory, "token"), Path(directory, "agent.toml")
-            token.write_text("bench\n")
-            spool = Path(directory, "spool")
-            config.write_text(f'server = "{url}"\ntoken_file = "{token}"\nnode = "bench"\nspool = "{spool}"\n')
-            result = await measure("fettle agent", [sys.executable, "-m", "agents", str(config)], seconds)
-            print(f"  the sink took {taken.batches} batches and {len(taken.events)} events")
+        async with surroundings() as around:
+            port, scraping = _free_port(), None
+            more = {"listen": f'"127.0.0.1:{port}"', "otlp": f'"{around.web}"'} if with_outputs else {}
+            if with_outputs:
+                scraping = asyncio.create_task(around.scrape(port))
+            words = [sys.executable, "-m", "agents", str(settings(around, Path(directory), **more))]
+            name = "fettle agent, all outputs" if with_outputs else "fettle agent"
+            try:
+                result = await measure(name, words, seconds)
+            finally:
+                if scraping is not None:
+                    scraping.cancel()
+            taken = around.taken
+            print(f"{name}: {taken.batches} batches and {len(taken.events)} events came", end="")
+            print(
+                f", {len(around.scrapes)} scrapes and {around.asked.get('/v1/metrics', 0)} OTLP requests."
+                if with_outputs
+                else "."
+            )
             for event in taken.events[:5]:
                 print(f"    {event}")
-            if taken.hello is not None and taken.last is not None:
+            if taken.hello is not None and taken.last is not None and not with_outputs:
                 _print_batch(taken.hello, taken.last)
     return result
 
@@ -267,7 +240,8 @@ async def run(seconds: float) -> list[dict[str, Any]]:
     """Measure every monitor, one after the other."""
     ids = ",".join(map(str, GPM_IDS))
     monitors = [await measure("bare NVML+GPM loop", [sys.executable, "-c", FLOOR, ids], seconds)]
-    monitors.append(await measure_agent(seconds))
+    monitors.append(await measure_agent(seconds, with_outputs=False))
+    monitors.append(await measure_agent(seconds, with_outputs=True))
     smi = shutil.which("nvidia-smi")
     if smi is not None:
         monitors.append(await measure("nvidia-smi dmon", [smi, "dmon", "-s", "pucvmet", "-d", "1"], seconds))
@@ -291,7 +265,12 @@ def _free_port() -> int:
 def main() -> int:
     """Print the costs; 2 where there is no GPU."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=25.0, help="how long each monitor is measured")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=30.0,
+        help="how long each monitor is measured; 30 s have two scrapes and three OTLP requests",
+    )
     options = parser.parse_args()
     driver = NvmlDriver()
     try:
@@ -306,13 +285,14 @@ def main() -> int:
     except Exception as error:  # the costs below are what counts
         print(f"  no breakdown: {type(error).__name__}: {error}")
     monitors = asyncio.run(run(options.seconds))
+    floor = monitors[0]["cpu_pct_of_core"]
     for one in monitors:
         cpu, rss = one["cpu_pct_of_core"], one["rss_mib"]
+        one["ratio_to_floor"] = round(cpu / floor, 2) if floor and cpu is not None else None
         said = f"{cpu:6.2f} % of a core, {rss or float('nan'):6.1f} MiB" if cpu is not None else f"not measured: {one['error']}"
-        print(f"{one['name']:24} {said}")
-    floor, agent = monitors[0]["cpu_pct_of_core"], monitors[1]["cpu_pct_of_core"]
-    ratio = round(agent / floor, 2) if floor and agent is not None else None
-    print(json.dumps({"monitors": monitors, "ratio_to_floor": ratio}))
+        ratio = "" if one["ratio_to_floor"] is None else f", {one['ratio_to_floor']:.2f} times the floor"
+        print(f"{one['name']:26} {said}{ratio}")
+    print(json.dumps({"monitors": monitors}))
     return 0
 
 

@@ -5,15 +5,14 @@ mode; any other failure is asked again. Slow metrics keep their last value betwe
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from agents.collectors.nvml_plan import GPU_METRICS, Part, Plan
 from agents.device import SLOW_S, Accounts, Answer, DeviceError, FieldId, NvmlGpu, ResetRequiredError
 from agents.nvml_accounting import accounts
 from wire.messages import Cell
-from wire.metrics import Gpm, Metric, Number, Nvml, NvmlField, NvmlLinks, accept, sent
+from wire.metrics import Metric, Number, accept
 
-GPU_METRICS: Final[tuple[Metric, ...]] = tuple(sent("gpu"))
 PROFILER_FIRST_S: Final = 5.0
 PROFILER_LAST_S: Final = 300.0
 """How long another profiler is left alone before the counters are asked for again: at first, and at most."""
@@ -24,27 +23,6 @@ _RESET: Final = 1
 _STATIC: Final = [i for i, metric in enumerate(GPU_METRICS) if metric.cadence == "static"]
 _ROUNDING: Final = 1.005
 """GPM divides two counters that are not read at the same instant: full load may read 100.3 %."""
-_OTHERWISE: Final = "/otherwise"
-_BY_CADENCE: Final = ("fast", "slow", "static")
-
-
-@dataclass(slots=True)
-class _Part:
-    """Where one answer goes: the metric's position, the member that holds it, its scale."""
-
-    position: int
-    member: str | int | None
-    scale: float
-
-
-@dataclass(slots=True)
-class _Call:
-    """One NVML call and all the metrics that it answers."""
-
-    name: str
-    args: tuple[int | str, ...]
-    struct: str | None
-    parts: list[_Part]
 
 
 class GpuCollector:
@@ -70,67 +48,21 @@ class GpuCollector:
         self._profiler_wait_s = PROFILER_FIRST_S
         self._failed = False
         self._needs_reset = False
-        self._retired: list[str] = []  # in this tick
-        self._plan()
+        self._make_plan()
 
     def pause_profiling(self, until: float) -> None:
         """Leave the profiling counters alone until monotonic second `until`; they are let go with the next tick."""
         self._paused_until = until
 
-    def _plan(self) -> None:
-        """Sort the registry by cadence and kind of source, but for what this device is known not to answer in its mode."""
-        self._unsupported = self.device.unsupported(self.mig_mode)
-        self._calls: dict[str, list[_Call]] = {cadence: [] for cadence in _BY_CADENCE}
-        self._fields: dict[str, list[tuple[FieldId, _Part]]] = {cadence: [] for cadence in _BY_CADENCE}
-        self._links: list[tuple[str, _Part]] = []
-        self._gpm: list[tuple[int, _Part]] = []
-        calls: dict[tuple[object, ...], _Call] = {}
-        for position, metric in enumerate(GPU_METRICS):
-            source = metric.source
-            if self._is_retired(metric):
-                self.values[position], self.reasons[position] = None, "unsupported"
-            elif metric.name in self._unsupported and metric.otherwise is not None:
-                self._add_field(position, metric.otherwise)
-            elif isinstance(source, Nvml):
-                key = (metric.cadence, source.call, source.args)
-                if key not in calls:
-                    calls[key] = _Call(source.call, source.args, source.struct, [])
-                    self._calls[metric.cadence].append(calls[key])
-                calls[key].parts.append(_Part(position, source.member, source.scale))
-            elif isinstance(source, NvmlField):
-                self._add_field(position, source)
-            elif isinstance(source, NvmlLinks):
-                self._links.append((source.call, _Part(position, None, 1)))
-            elif isinstance(source, Gpm):
-                self._gpm.append((source.metric_id, _Part(position, None, source.scale)))
-            else:
-                self.reasons[position] = "unsupported"
+    def _make_plan(self) -> None:
+        """Ask for everything, but for what this device is known not to answer in its mode."""
+        self._plan = Plan(self.device.unsupported(self.mig_mode))
         self._static_done = False
-        self._freeze()
-
-    def _add_field(self, position: int, source: NvmlField) -> None:
-        field: FieldId = (source.field_id, source.scope) if source.scope else source.field_id
-        self._fields[GPU_METRICS[position].cadence].append((field, _Part(position, None, source.scale)))
-
-    def _retire(self, position: int) -> None:
-        """Remember that the device cannot answer; where another source may, that one is asked from the next reading on."""
-        metric = GPU_METRICS[position]
-        self.values[position], self.reasons[position] = None, "unsupported"
-        if metric.otherwise is None or metric.name in self._unsupported:
-            self._remember(metric.name + _OTHERWISE if metric.otherwise else metric.name)
-        else:
-            self._remember(metric.name)
-            self._add_field(position, metric.otherwise)
-
-    def _remember(self, name: str) -> None:
-        self._unsupported.add(name)
-        self._retired.append(name)
-
-    def _is_retired(self, metric: Metric) -> bool:
-        return (metric.name + _OTHERWISE if metric.otherwise else metric.name) in self._unsupported
-
-    def _freeze(self) -> None:
-        self._gpm_ids = tuple(metric_id for metric_id, _ in self._gpm)
+        for position, metric in enumerate(GPU_METRICS):
+            if self._plan.is_retired(position):
+                self.values[position], self.reasons[position] = None, "unsupported"
+            elif metric.source is None:
+                self.reasons[position] = "unsupported"
 
     @property
     def is_lost(self) -> bool:
@@ -142,14 +74,14 @@ class GpuCollector:
         slow = now - self._slow_at >= self._slow_s
         needed_reset, self._needs_reset = self._needs_reset, False
         self.answered = False
-        self._retired.clear()
+        self._plan.begin()
         try:
             if slow:
                 self._slow_at = now
                 mig = self.device.mig_mode()
                 if mig != self.mig_mode:
                     self.mig_mode = mig
-                    self._plan()
+                    self._make_plan()
                 self.instances = self.device.instances() if mig else ()
                 if not self._static_done:
                     self._read_calls("static")
@@ -162,9 +94,8 @@ class GpuCollector:
         except _LostError:
             self.fail("gpu_lost")
             return
-        if self._retired and not self.answered:  # a handle that is dead refuses everything: that is no lack of the GPU
-            self._unsupported.difference_update(self._retired)
-            self._plan()
+        if not self.answered and self._plan.take_back():  # a handle that is dead refuses everything: that is no lack of the GPU
+            self._make_plan()
             self.fail("driver_error")
             return
         if self._needs_reset:
@@ -176,8 +107,8 @@ class GpuCollector:
         self.reasons[_XID] = None
         if self._failed:  # what is not asked any more is absent for its own reason again
             self._failed = False
-            for position, metric in enumerate(GPU_METRICS):
-                if self._is_retired(metric):
+            for position in range(len(GPU_METRICS)):
+                if self._plan.is_retired(position):
                     self.reasons[position] = "unsupported"
         try:
             self.holds = self.device.processes()
@@ -203,9 +134,8 @@ class GpuCollector:
         self._static_done = False
 
     def _read_calls(self, cadence: str) -> None:
-        calls = self._calls[cadence]
         unsupported = False
-        for call in calls:
+        for call in self._plan.calls[cadence]:
             try:
                 answer = self.device.call(call.name, call.args, call.struct)
             except DeviceError as error:
@@ -217,10 +147,10 @@ class GpuCollector:
             for part in call.parts:
                 self._set(part, _member(answer, part.member))
         if unsupported:
-            self._calls[cadence] = [call for call in calls if GPU_METRICS[call.parts[0].position].name not in self._unsupported]
+            self._plan.drop_calls(cadence)
 
     def _read_links(self) -> None:
-        for name, part in list(self._links):
+        for name, part in list(self._plan.links):
             up, refused = 0, 0
             links = self.device.facts.nvlink_links or 0
             for link in range(links):
@@ -234,26 +164,24 @@ class GpuCollector:
             else:
                 if refused == links:
                     self._absent(part.position, "unsupported")
-                    self._links.remove((name, part))
+                    self._plan.links.remove((name, part))
                 else:
                     self._set(part, up)
 
     def _read_fields(self, slow: bool) -> None:
-        asked = list(self._fields["fast"])
+        fields = self._plan.fields
+        asked = list(fields["fast"])
         if slow:
-            asked += self._fields["slow"]
+            asked += fields["slow"]
             if not self._static_done:
-                asked += self._fields["static"]
+                asked += fields["static"]
         while asked:  # once, but for a field that another one stands in for
-            stand_ins: list[tuple[FieldId, _Part]] = []
+            stand_ins: list[tuple[FieldId, Part]] = []
             for entry, answer in zip(asked, self._answers(tuple(field for field, _ in asked)), strict=True):
                 part = entry[1]
                 if isinstance(answer, DeviceError) and answer.reason == "unsupported":
-                    fields = self._fields[GPU_METRICS[part.position].cadence]
-                    known = len(fields)
-                    self._retire(part.position)
-                    stand_ins += fields[known:]
-                    fields.remove(entry)
+                    self.values[part.position], self.reasons[part.position] = None, "unsupported"
+                    stand_ins += self._plan.retire_field(entry)
                 elif isinstance(answer, DeviceError):
                     self._absent(part.position, answer.reason)
                 else:
@@ -274,36 +202,36 @@ class GpuCollector:
         return self._answers(fields[:half]) + self._answers(fields[half:])
 
     def _read_gpm(self, now: float) -> None:
-        if not self._gpm:
+        gpm = self._plan.gpm
+        if not gpm:
             return
         paused = now < self._paused_until
         if paused:
             self.device.let_profiling_go()
         if paused or now < self._profiler_at:
-            for _, part in self._gpm:
+            for _, part in gpm:
                 self._absent(part.position, "paused" if paused else "profiler_busy")
             return
         try:
-            answers = self.device.gpm(self._gpm_ids)
+            answers = self.device.gpm(self._plan.gpm_ids)
         except DeviceError as error:
-            answers = [error] * len(self._gpm)
+            answers = [error] * len(gpm)
         if all(isinstance(answer, DeviceError) and answer.reason == "profiler_busy" for answer in answers):
             self._profiler_at = now + self._profiler_wait_s
             self._profiler_wait_s = min(PROFILER_LAST_S, self._profiler_wait_s * 2)
         else:
             self._profiler_wait_s = PROFILER_FIRST_S
-        unsupported = False
-        for (_, part), answer in zip(self._gpm, answers, strict=True):
+        unsupported = []
+        for (_, part), answer in zip(gpm, answers, strict=True):
             if isinstance(answer, DeviceError):
                 self._absent(part.position, answer.reason)
-                unsupported |= answer.reason == "unsupported"
+                if answer.reason == "unsupported":
+                    unsupported.append(part.position)
             else:
                 self._set(part, answer)
-        if unsupported:
-            self._gpm = [entry for entry in self._gpm if self.reasons[entry[1].position] != "unsupported"]
-            self._freeze()
+        self._plan.drop_gpm(unsupported)
 
-    def _set(self, part: _Part, raw: object) -> None:
+    def _set(self, part: Part, raw: object) -> None:
         self.answered = True
         position = part.position
         metric = GPU_METRICS[position]
@@ -316,8 +244,7 @@ class GpuCollector:
         if reason == "gpu_lost":
             raise _LostError
         if reason == "unsupported":
-            self._retire(position)
-            return
+            self._plan.retire(position)
         self.values[position] = None
         self.reasons[position] = reason
 

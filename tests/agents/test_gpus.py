@@ -11,7 +11,7 @@ import pytest
 
 from agents import gpus, kept_driver
 from agents.capabilities import Capabilities
-from agents.collectors.nvml import GPU_METRICS
+from agents.collectors.nvml_plan import GPU_METRICS
 from agents.gpu_slot import Rows
 from agents.gpus import Gpus
 from agents.nvml_device import NvmlDriver

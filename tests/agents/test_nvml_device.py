@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pynvml  # noqa: TID251 - constants of the real module
 import pytest
 
-from agents.collectors.nvml import GPU_METRICS, PROFILER_FIRST_S, GpuCollector
+from agents.collectors.nvml import PROFILER_FIRST_S, GpuCollector
+from agents.collectors.nvml_plan import GPU_METRICS
 from agents.device import DRIVER_STATES, SLOW_S, DeviceError, DriverError
 from agents.nvml_device import NvmlDevice, NvmlDriver
 from tests.agents.fake_nvml import FakeNvml

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from agents.collectors.nvml import GPU_METRICS, GpuCollector
+from agents.collectors.nvml import GpuCollector
+from agents.collectors.nvml_plan import GPU_METRICS
 from agents.nvml_device import NvmlDevice
 from tests.agents.driven import Driver, once
 from tests.agents.fake_nvml import FakeNvml
