@@ -155,7 +155,6 @@ async def agent(around: Surroundings, folder: Path) -> AsyncIterator[asyncio.sub
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     node = Node(folder)
-    (folder / "run").mkdir()
     file = settings(
         around, folder, listen=f'"127.0.0.1:{port}"', otlp=f'"{around.web}"', engines=f'["vllm={around.web}/metrics"]'
     )

@@ -111,6 +111,7 @@ async def surroundings() -> AsyncIterator[Surroundings]:
 
 def settings(around: Surroundings, folder: Path, **more: str) -> Path:
     """An agent's file of settings: a server, a spool on disk, a lock; `more` are further ones, values as TOML has them."""
+    (folder / "run").mkdir(exist_ok=True)
     token = folder / "token"
     token.write_text("bench\n")
     given = {

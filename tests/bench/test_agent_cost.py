@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.agent_cost import measure
+from bench.agent_cost import measure, measure_agent
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -43,3 +43,16 @@ def test_a_monitor_that_dies_is_data(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dead["cpu_pct_of_core"] is None
     assert "no driver" in dead["error"]
     assert gone["cpu_pct_of_core"] is None
+
+
+def test_the_agent_is_measured_with_its_outputs_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Over the fake driver: frames and OTLP requests come while it is measured."""
+    monkeypatch.setattr("bench.agent_cost.WARM_UP_S", 3.0)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "agents" / "fake_driver"))
+    monkeypatch.setenv("FETTLE_FAKE_NVML", str(ROOT / "tests" / "device_answers" / "h200-driver-580-captured.json"))
+    result = asyncio.run(measure_agent(2.0, with_outputs=True))
+    said = capsys.readouterr().out
+
+    assert result["cpu_pct_of_core"] > 0, result
+    assert "fettle agent, all outputs: 0 batches" not in said
+    assert " and 0 OTLP requests" not in said
