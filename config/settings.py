@@ -228,8 +228,38 @@ FETTLE_BASE_URL = env.url(
 FETTLE_STORE = env.choice(
     "FETTLE_STORE",
     "parquet",
-    ("parquet", "memory"),
-    about="Engine of the telemetry: `parquet`; `memory` keeps nothing and is for tests.",
+    ("parquet", "victoriametrics", "memory"),
+    about="Engine of the telemetry: `parquet`, on this machine's disk; `victoriametrics`; `memory` keeps nothing and is for tests.",
+)
+FETTLE_STORE_URL = env.url(
+    "FETTLE_STORE_URL",
+    "http://127.0.0.1:8428",
+    ("http", "https"),
+    about="Where VictoriaMetrics answers, with its path prefix if it has one.",
+)
+FETTLE_STORE_WRITE_URL = env.text(
+    "FETTLE_STORE_WRITE_URL", "", about="Where VictoriaMetrics takes samples, when that is another address: a cluster's vminsert."
+)
+FETTLE_STORE_STATUS_URLS = env.words(
+    "FETTLE_STORE_STATUS_URLS",
+    about="Pages of metrics of every process that holds samples: a cluster's vmstorages. Empty: FETTLE_STORE_URL with /metrics.",
+)
+FETTLE_STORE_FLEET = env.text(
+    "FETTLE_STORE_FLEET", "fettle", about="Label `fleet` of all our series in VictoriaMetrics: it keeps several Fettles apart."
+)
+FETTLE_STORE_USER = env.text("FETTLE_STORE_USER", "", about="User name for the store's server (HTTP basic authentication).")
+FETTLE_STORE_PASSWORD_FILE = env.text("FETTLE_STORE_PASSWORD_FILE", "", about="File whose first line is that user's password.")
+FETTLE_STORE_TOKEN_FILE = env.text(
+    "FETTLE_STORE_TOKEN_FILE", "", about="File whose first line is a bearer token for the store's server."
+)
+FETTLE_STORE_HEADERS = env.words(
+    "FETTLE_STORE_HEADERS", about="More headers for the store's server, with commas between: `X-Scope-OrgID: fleet`."
+)
+FETTLE_STORE_CA_FILE = env.text(
+    "FETTLE_STORE_CA_FILE", "", about="Certificates (PEM) that vouch for the store's server, in place of the system's."
+)
+FETTLE_STORE_TIMEOUT_S = env.integer(
+    "FETTLE_STORE_TIMEOUT_S", 30, 1, 600, about="Longest silence of the store's server before a request has failed."
 )
 FETTLE_STORE_DIR = DATA_DIR / "series"
 FETTLE_AGENT_FILE = env.text(

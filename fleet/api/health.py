@@ -11,6 +11,8 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from fleet.store.connect import SERVERS, unready
+
 PATIENCE_S: Final = 2.0
 
 
@@ -54,6 +56,8 @@ def broker() -> str | None:
 
 def store() -> str | None:
     """Why telemetry cannot be written, or None."""
+    if settings.FETTLE_STORE in SERVERS:
+        return unready()
     if settings.FETTLE_STORE != "parquet":
         return None
     try:

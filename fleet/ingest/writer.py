@@ -26,9 +26,11 @@ from fleet.ingest.engines import resolve
 from fleet.ingest.labels import LabelBook
 from fleet.ingest.threads import Threads
 from fleet.ingest.window import Ring
+from fleet.store.deferred import send
 from fleet.store.series import Series, StoreError
 from wire.codec import WireError
 from wire.messages import Refused
+from wire.metrics import Scope
 
 GATHER_S: Final = 1.0
 MAX_BACKOFF_S: Final = 30.0
@@ -73,6 +75,7 @@ class Writer:
         self.bytes = 0
         self._bytes_of: Counter[int] = Counter()  # by node
         self.failing: str | None = None
+        self._confirming: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -123,6 +126,8 @@ class Writer:
         await self._gather()
         if self._gathered:
             await self._flush()
+        if self._confirming:
+            await asyncio.wait(self._confirming)
 
     async def _gather(self) -> None:
         queue, self._queue = self._queue, []
@@ -140,10 +145,15 @@ class Writer:
                     self._drop(one, error)
 
     async def _flush(self) -> bool:
-        """True when something of what was gathered is durable and acked, or nothing had to be kept."""
+        """True when the store took something of what was gathered, or nothing had to be kept; it is acked once durable."""
         chunks, self._gathered = self._gathered, []
         try:
-            await self._threads.store(self._write, chunks)
+            durable = await self._threads.store(self._write, chunks)
+            if durable is not None:
+                task = asyncio.get_running_loop().create_task(self._confirm(chunks, durable), name="ingest-confirm")
+                self._confirming.add(task)
+                task.add_done_callback(self._confirming.discard)
+                return True
         except (StoreError, DatabaseFault, OSError) as error:
             self._keep(chunks, str(error))
             return False
@@ -164,11 +174,27 @@ class Writer:
             for one, why in bad:
                 self._drop(one, why)
             chunks = stored
+        self._acknowledge(chunks)
+        return True
+
+    async def _confirm(self, chunks: list[Chunk], durable: Callable[[], None]) -> None:
+        """Ack what the store took once it is durable there; meanwhile others are written."""
+        try:
+            await asyncio.to_thread(durable)
+            await self._threads.store(self._note, chunks)
+        except (StoreError, DatabaseFault, OSError) as error:
+            self._keep(chunks, str(error))
+        except Exception as error:
+            logger.exception("Batches are sent to the store again: whether it has them is not known")
+            self._keep(chunks, f"{type(error).__name__}: {error}")
+        else:
+            self._acknowledge(chunks)
+
+    def _acknowledge(self, chunks: list[Chunk]) -> None:
         if self.failing is not None:
             logger.warning("Telemetry is stored again")
             self.failing = None
         self._stored(chunks, self._settle(chunks))
-        return True
 
     def _settle(self, chunks: list[Chunk]) -> list[Source]:
         """Let go of what was written; the batches of which all is durable by now."""
@@ -195,7 +221,10 @@ class Writer:
         try:
             chunk = await self._threads.columns(gather, taken, self._ring)
             try:
-                await self._threads.store(self._write, [chunk])
+                durable = await self._threads.store(self._write, [chunk])
+                if durable is not None:
+                    await asyncio.to_thread(durable)
+                    await self._threads.store(self._note, [chunk])
             except (StoreError, DatabaseFault, OSError):
                 later.append(chunk)
             else:
@@ -217,14 +246,23 @@ class Writer:
         one.session.outbox.unstored -= 1
         one.session.outbox.ack(one.session.boot, refused=[Refused(one.batch.seq, "malformed")])
 
-    def _write(self, chunks: list[Chunk]) -> None:
+    def _write(self, chunks: list[Chunk]) -> Callable[[], None] | None:
+        """None when all of it is durable and noted; else what to wait for, before it is to be noted."""
+        frames: dict[Scope, pl.DataFrame] = {}
         for scope in SCOPES:
-            frames = [frame for chunk in chunks for frame in chunk.frames[scope]]
-            if frames:
-                self._series.write(scope, pl.concat(frames, how="diagonal"))
+            some = [frame for chunk in chunks for frame in chunk.frames[scope]]
+            if some:
+                frames[scope] = pl.concat(some, how="diagonal")
         engines = resolve(chunks)
         if engines is not None:
-            self._series.write("engine", engines)
+            frames["engine"] = engines
+        durable = send(self._series, frames)
+        if durable is None:
+            self._note(chunks)
+        return durable
+
+    def _note(self, chunks: list[Chunk]) -> None:
+        """Write what chunks say beside numbers."""
         self._absences.apply(chunks)
         self._labels.apply(chunks)
         gpu_labels.apply(chunks)

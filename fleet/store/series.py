@@ -104,4 +104,8 @@ def store() -> Series:
         from fleet.store.memory import MemorySeries
 
         return MemorySeries()
-    raise StoreError(f"FETTLE_STORE={settings.FETTLE_STORE!r} is no engine; use parquet or memory.")
+    if settings.FETTLE_STORE == "victoriametrics":
+        from fleet.store.connect import connect
+
+        return connect()
+    raise StoreError(f"FETTLE_STORE={settings.FETTLE_STORE!r} is no engine; docs/reference/settings.md lists them.")

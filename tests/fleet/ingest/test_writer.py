@@ -1,8 +1,9 @@
 """The writer, on a store of its own: one poisonous batch costs no other."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
+from queue import Queue
 from typing import Any
 
 import polars as pl
@@ -46,9 +47,9 @@ class Poisoned(MemorySeries):
 class Bench:
     """A writer with one session whose acks are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, series: Poisoned | None = None) -> None:
         self.acks: list[Ack] = []
-        self.series = Poisoned()
+        self.series = series or Poisoned()
         self.threads = Threads()
         ring = Ring()
         ring.enrol(1, [11])
@@ -198,3 +199,80 @@ async def test_one_node_cannot_fill_the_queue_of_all(bench: Bench) -> None:
 def inventory() -> None:
     """The rows that the session speaks of."""
     Gpu.objects.create(pk=11, node=Node.objects.create(pk=1, name="n"), uuid="GPU-n-0", index=0, model="H200")
+
+
+class Late(Poisoned):
+    """The store on dicts that says only when told that rows are durable, or that they were lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[Callable[[StoreError | None], None]] = []
+
+    def send(self, frames: Mapping[Scope, pl.DataFrame]) -> Callable[[], None]:
+        """As Deferring.send: the rows are there at once, and durable when the test says so."""
+        for scope, frame in frames.items():
+            self.write(scope, frame)
+        outcome: Queue[StoreError | None] = Queue()
+        self.sent.append(outcome.put)
+
+        def durable() -> None:
+            if (error := outcome.get(timeout=10)) is not None:
+                raise error
+
+        return durable
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_what_is_not_durable_yet_is_not_acked_and_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """Two flushes wait at a time, each is acked when it is durable; one that is lost is sent again, and its absence noted then."""
+    await sync_to_async(Node.objects.create)(pk=1, name="n")
+    bench = Bench(Late())
+    assert isinstance(bench.series, Late)
+    series = bench.series
+    bench.writer.start()
+    try:
+        bench.put(0, 1.0, AbsentChange(0, "power_w", "timeout"))
+        await _until(lambda: len(series.sent) == 1)
+        bench.put(1, 2.0)
+        await _until(lambda: len(series.sent) == 2)
+        series.sent[1](None)
+        await _until(lambda: bench.acked() == {1})
+        assert bench.writer.batches == 1
+        series.sent[0](StoreError("it was restarted"))
+        await _until(lambda: len(series.sent) == 3)
+        assert bench.acked() == {1}
+        assert bench.writer.failing == "it was restarted"
+        series.sent[2](None)
+        await _until(lambda: bench.acked() == {0, 1})
+    finally:
+        await bench.writer.stop()
+        bench.threads.close()
+
+    assert (bench.writer.batches, bench.writer.bytes) == (0, 0)
+    assert "stored again" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_it_ends_only_when_what_it_wrote_last_is_durable() -> None:
+    """A clean stop acks what the store has."""
+    bench = Bench(Late())
+    assert isinstance(bench.series, Late)
+    bench.writer.start()
+    bench.put(0, 1.0)
+    stopping = asyncio.ensure_future(bench.writer.stop())
+    series = bench.series
+    await _until(lambda: len(series.sent) == 1)
+    assert not stopping.done()
+    series.sent[0](None)
+    await stopping
+    await asyncio.sleep(0.05)
+    bench.threads.close()
+
+    assert bench.acked() == {0}
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    """Wait for what must come."""
+    async with asyncio.timeout(10):
+        while not true():
+            await asyncio.sleep(0.02)

@@ -15,6 +15,7 @@ from fleet.store.compact import compact
 from fleet.store.memory import MemorySeries
 from fleet.store.parquet import ParquetSeries
 from fleet.store.series import Series, StoreError
+from tests.fleet.store.servers import new_victoria
 from wire import metrics
 from wire.metrics import Scope
 
@@ -37,7 +38,10 @@ ENGINES: dict[str, Make] = {
     "parquet": ParquetSeries,
     "merged": lambda path: MergedSeries(path, grace_s=0),
     "memory": lambda path: MemorySeries(),
+    "victoria": lambda path: new_victoria(),
 }
+ITS_OWN_RETENTION = {"victoria"}
+"""Engines whose server drops what is old by itself."""
 engines = pytest.mark.parametrize("make", list(ENGINES.values()), ids=list(ENGINES))
 
 
@@ -52,6 +56,12 @@ def opened(make: Make) -> Iterator[Series]:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Series:
     """An empty store of each engine in turn."""
     return request.param(tmp_path)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=[name for name in ENGINES if name not in ITS_OWN_RETENTION])
+def pruned(request: pytest.FixtureRequest, tmp_path: Path) -> Series:
+    """An empty store of each engine that drops what is old when told."""
+    return ENGINES[request.param](tmp_path)
 
 
 def rows(*cells: tuple[int, int, float | None]) -> pl.DataFrame:
@@ -321,21 +331,30 @@ def test_latest_gives_each_process_of_a_gpu(store: Series) -> None:
 # prune
 
 
-def test_prune_drops_whole_days_alone(store: Series) -> None:
+def test_prune_drops_whole_days_alone(pruned: Series) -> None:
     """A day of which one second is still wanted stays as it is."""
     midnight = NOON - 12 * HOUR
     frame = pl.DataFrame({"entity": [1] * 3, "ts": [midnight - DAY, midnight - 1, midnight]})
-    store.write("gpu", frame)
-    store.write("host", frame)
-    store.prune({1: midnight - 1})
-    kept = store.window("gpu", 0, NOON)["ts"].to_list()
-    store.prune({1: midnight + 5})
+    pruned.write("gpu", frame)
+    pruned.write("host", frame)
+    pruned.prune({1: midnight - 1})
+    kept = pruned.window("gpu", 0, NOON)["ts"].to_list()
+    pruned.prune({1: midnight + 5})
 
     assert kept == [midnight - DAY, midnight - 1, midnight]
-    assert store.window("gpu", 0, NOON)["ts"].to_list() == [midnight]
-    assert store.window("host", 0, NOON)["ts"].to_list() == [midnight]
-    store.write("gpu", rows((1, midnight - 5, 0.1)))
-    assert store.window("gpu", 0, NOON)["ts"].to_list() == [midnight - 5, midnight]
+    assert pruned.window("gpu", 0, NOON)["ts"].to_list() == [midnight]
+    assert pruned.window("host", 0, NOON)["ts"].to_list() == [midnight]
+    pruned.write("gpu", rows((1, midnight - 5, 0.1)))
+    assert pruned.window("gpu", 0, NOON)["ts"].to_list() == [midnight - 5, midnight]
+
+
+def test_an_engine_whose_server_keeps_its_own_retention_says_that_it_freed_nothing() -> None:
+    """What it holds stays until its server drops it."""
+    store = new_victoria()
+    store.write("gpu", rows((1, NOON, 0.1)))
+
+    assert store.prune({1: NOON + DAY}) == 0
+    assert cells(store.window("gpu", 0, NOON + 1)) == [(1, NOON, 0.1)]
 
 
 # Properties

@@ -1,0 +1,29 @@
+"""Writes of engines that take rows at once and have them on their disk a while later."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, runtime_checkable
+
+import polars as pl
+
+from fleet.store.series import Series
+from wire.metrics import Scope
+
+
+@runtime_checkable
+class Deferring(Protocol):
+    """An engine whose server keeps rows in memory for seconds before they would survive a kill."""
+
+    def send(self, frames: Mapping[Scope, pl.DataFrame]) -> Callable[[], None]:
+        """Hand rows of several scopes over; the call that comes back returns once they are durable.
+
+        Either raises StoreError when that did not come true; the same rows may be sent again and are kept once.
+        """
+
+
+def send(series: Series, frames: Mapping[Scope, pl.DataFrame]) -> Callable[[], None] | None:
+    """Write rows of several scopes: None when they are durable already, else what to wait for before saying so."""
+    if isinstance(series, Deferring):
+        return series.send(frames)
+    for scope, frame in frames.items():
+        series.write(scope, frame)
+    return None

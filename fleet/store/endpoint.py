@@ -1,0 +1,137 @@
+"""One HTTP server that holds telemetry: how it is asked, and the sentence for each way in which it does not answer.
+
+Sentences name the address without its credentials. What may pass by itself (no connection, a time-out, 429, 5xx) is tried
+once more where asking twice does no harm; whoever writes tries again in its own time.
+"""
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
+
+import urllib3
+from urllib3.exceptions import HTTPError, MaxRetryError, NewConnectionError, SSLError, TimeoutError
+
+from fleet.store.series import StoreError
+
+CONNECT_S: Final = 5.0
+POOL: Final = 8
+"""Connections that are kept: as many as threads ask at once."""
+_DETAIL: Final = 300
+_SPACES: Final = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a server is asked: `headers` go with every request, `ca` is a file of certificates, `read_s` the longest silence."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ca: Path | None = None
+    read_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A body that came with status 200 or 204."""
+
+    data: bytes
+
+
+class Endpoint:
+    """A server under one base address. Threads may share it; making one connects to nothing."""
+
+    def __init__(self, url: str, access: Access, what: str) -> None:
+        parts = urlsplit(url)
+        headers = dict(access.headers)
+        if parts.username is not None:
+            headers["Authorization"] = basic(unquote(parts.username), unquote(parts.password or ""))
+        host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname or ""
+        host += f":{parts.port}" if parts.port else ""
+        self._base = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        self._query = parts.query
+        self.name = f"{what} at {self._base}"
+        self._pool = urllib3.PoolManager(
+            num_pools=2,
+            maxsize=POOL,
+            block=True,
+            headers=headers,
+            timeout=urllib3.Timeout(connect=CONNECT_S, read=access.read_s),
+            retries=False,
+            cert_reqs="CERT_REQUIRED",
+            ca_certs=None if access.ca is None else str(access.ca),
+        )
+
+    def get(self, path: str, fields: Mapping[str, str] | None = None) -> bytes:
+        """The body of a GET, tried once more when no answer came; StoreError says why there is none."""
+        query = "&".join(filter(None, (self._query, urlencode(fields or {}))))
+        return self._twice("GET", path + (f"?{query}" if query else ""), None, {})
+
+    def ask(self, path: str, fields: Mapping[str, str] | list[tuple[str, str]]) -> bytes:
+        """The body of a POST of a form that changes nothing, such as a long query; as `get`."""
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept-Encoding": "gzip"}
+        return self._twice("POST", path, urlencode(fields).encode(), headers)
+
+    def send(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """POST what is to be stored, once. StoreError when it was not taken or nobody knows."""
+        self._once("POST", path, body, headers)
+
+    def _twice(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+        try:
+            return self._once(method, path, body, headers)
+        except PassingError:
+            return self._once(method, path, body, headers)
+
+    def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+        try:
+            merged = {**self._pool.headers, **headers}
+            answer = self._pool.request(method, self._base + path, body=body, headers=merged, redirect=False)
+        except (HTTPError, OSError) as error:
+            raise self._silent(error) from error
+        if answer.status in (200, 204):
+            return answer.data
+        raise self._refused(answer.status, answer.data)
+
+    def _silent(self, error: Exception) -> StoreError:
+        cause = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
+        if isinstance(cause, SSLError):
+            return StoreError(f"{self.name} is not trusted: {_short(str(cause))}. Name its authority with FETTLE_STORE_CA_FILE.")
+        if isinstance(cause, NewConnectionError):
+            reason = cause.__cause__
+            why = reason.strerror if isinstance(reason, OSError) and reason.strerror else _short(str(cause).rpartition(": ")[2])
+            return PassingError(f"{self.name} cannot be reached: {why}. Does it run, and is FETTLE_STORE_URL right?")
+        if isinstance(cause, TimeoutError):
+            return PassingError(f"{self.name} does not answer in time; is it overloaded, or is its disk slow?")
+        return PassingError(f"{self.name} broke the connection off: {_short(str(cause))}.")
+
+    def _refused(self, status: int, body: bytes) -> StoreError:
+        said = _short(body.decode(errors="replace"))
+        told = f" It says: {said}" if said else ""
+        if status in (401, 403):
+            return StoreError(
+                f"{self.name} refuses our credentials (HTTP {status}): set FETTLE_STORE_USER, FETTLE_STORE_PASSWORD_FILE or FETTLE_STORE_TOKEN_FILE.{told}"
+            )
+        if 300 <= status < 400:
+            return StoreError(f"{self.name} redirects elsewhere (HTTP {status}), which is not followed: name the server itself.")
+        if status == 404 or "unsupported path" in said:
+            return StoreError(f"{self.name} knows no such address (HTTP {status}); is the path in FETTLE_STORE_URL right?{told}")
+        if "read-only" in said or "readonly" in said:
+            return StoreError(f"{self.name} takes nothing, because its disk is nearly full: free space there.{told}")
+        if status == 429 or status >= 500:
+            return PassingError(f"{self.name} cannot answer now (HTTP {status}).{told}")
+        return StoreError(f"{self.name} refuses the request (HTTP {status}).{told}")
+
+
+class PassingError(StoreError):
+    """What may pass by itself within moments."""
+
+
+def basic(user: str, password: str) -> str:
+    """The value of an Authorization header."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def _short(text: str) -> str:
+    return _SPACES.sub(" ", text).strip()[:_DETAIL]

@@ -1,0 +1,87 @@
+"""When VictoriaMetrics has written what it took: it answers at once, keeps samples in memory for a while, and loses those when killed.
+
+Its /metrics page tells its flags and when its process started. A write is durable once the time within which it flushes is
+over and the process is still the same; a process that has started anew may have lost what it took before.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fleet.store.endpoint import Endpoint
+from fleet.store.series import StoreError
+
+OLD_FLUSH: Final = "5s"
+"""Before 1.86 there is no flag: parts leave memory every five seconds, as measured with 1.79."""
+PENDING_S: Final = 2.0
+"""Rows wait so long before they become a part in memory, whatever the flag says."""
+MARGIN_S: Final = 1.0
+_FLUSH: Final = "inmemoryDataFlushInterval"
+_DEDUP: Final = "dedup.minScrapeInterval"
+_FLAG: Final = re.compile(rb'^flag\{name="([^"]+)", ?value="([^"]*)"', re.MULTILINE)
+_START: Final = re.compile(rb"^process_start_time_seconds ([0-9.e+]+)", re.MULTILINE)
+_UPTIME: Final = re.compile(rb"^vm_app_uptime_seconds ([0-9.e+]+)", re.MULTILINE)
+_DURATION: Final = re.compile(r"([0-9.]+)(ms|us|µs|ns|h|m|s)")
+_UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a /metrics page says: when its process started and how long ago (both in whole seconds), and its flags."""
+
+    started: str
+    flags: Mapping[str, str]
+    uptime_s: float | None = None
+
+    @property
+    def durable_after_s(self) -> float:
+        """Seconds after which what was taken has left memory, at the longest."""
+        # A part in memory is due one interval after it was made, and who writes those due looks once an interval.
+        return PENDING_S + 2 * max(PENDING_S, duration_s(self.flags.get(_FLUSH, OLD_FLUSH))) + MARGIN_S
+
+
+class Watch:
+    """Looks at the processes that hold samples: one for a single node, every vmstorage of a cluster."""
+
+    def __init__(self, pages: Sequence[Endpoint], sleep: Callable[[float], None] = time.sleep) -> None:
+        self._pages = pages
+        self._sleep = sleep
+
+    def look(self) -> tuple[Page, ...]:
+        """The pages as they are now; StoreError when one does not answer, is another program's or has a flag that loses rows."""
+        return tuple(_page(page) for page in self._pages)
+
+    def settle(self, before: tuple[Page, ...]) -> None:
+        """Return once all that was sent since `before` is durable; StoreError when that can no longer be known."""
+        wait = max(page.durable_after_s for page in before)
+        self._sleep(wait)
+        for endpoint, then, now in zip(self._pages, before, self.look(), strict=True):
+            # A start within the same second as the one before shows in the time since.
+            if then.started != now.started or (now.uptime_s is not None and now.uptime_s < wait - 1):
+                raise StoreError(f"{endpoint.name} was restarted before the samples were on its disk; they are sent again.")
+
+
+def duration_s(text: str) -> float:
+    """Seconds of a Go duration such as 1m30s or 1.5s; StoreError for what is none."""
+    parts = _DURATION.findall(text)
+    if "".join(number + unit for number, unit in parts) != text or not parts:
+        raise StoreError(f"VictoriaMetrics tells of a duration {text!r}, which is none.")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def _page(endpoint: Endpoint) -> Page:
+    body = endpoint.get("")
+    started = _START.search(body)
+    if started is None:
+        raise StoreError(
+            f"{endpoint.name} tells no process_start_time_seconds, so nobody knows whether it was restarted: name VictoriaMetrics' page of metrics with FETTLE_STORE_STATUS_URLS."
+        )
+    flags = {name.decode(): value.decode(errors="replace") for name, value in _FLAG.findall(body)}
+    if duration_s(flags.get(_DEDUP, "0s")) > 1e-3:
+        raise StoreError(
+            f"{endpoint.name} runs with -{_DEDUP}={flags[_DEDUP]} and would drop samples: unset the flag, or set it to 1ms."
+        )
+    uptime = _UPTIME.search(body)
+    return Page(started[1].decode(), flags, None if uptime is None else float(uptime[1]))

@@ -1,0 +1,152 @@
+"""Series of VictoriaMetrics to rows and back: names, labels, which of several versions of a row counts.
+
+A row is one sample of the series `fettle_<scope>_row` and one of `fettle_<scope>_<metric>` for each metric that has a value, all
+at the same millisecond: its second, plus how many times it was written before with another content. Of the samples of
+one second those at the highest millisecond that has a row count, so a later row takes the place of an earlier one as a whole.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from fleet.store import remote_write
+from fleet.store.columns import Table
+from fleet.store.promql import quoted
+
+ROW: Final = "row"
+VERSIONS: Final = 1000
+"""Of one row; those after the last are taken for the last."""
+AT_ONCE: Final = 500
+"""Entities in one selector."""
+TEXTS: Final = ("name", "user")
+_FIRST: Final = "__name__"
+_ROW_LABELS: Final = ("entity", "pid", *TEXTS)
+
+
+def metric(scope: str, name: str) -> str:
+    """The name of a series."""
+    return f"fettle_{scope}_{name}"
+
+
+def selectors(scope: str, fleet: str, names: Collection[str] | None, entities: Collection[int] | None) -> list[str]:
+    """Selectors of the series of these metrics (None: all, ROW is one) of these entities (None: all)."""
+    of = ".+" if names is None else "|".join(sorted(names))
+    start = f'{{fleet={quoted(fleet)},__name__=~"fettle_{scope}_({of})"'
+    if entities is None:
+        return [start + "}"]
+    wanted = sorted(set(entities))
+    groups = (wanted[first : first + AT_ONCE] for first in range(0, len(wanted), AT_ONCE))
+    return [f'{start},entity=~"{"|".join(str(one) for one in group)}"}}' for group in groups]
+
+
+def fields(
+    table: Table, rows: pl.DataFrame, versions: pl.Series, fleet: str, labels: Mapping[int, Mapping[str, str]]
+) -> Iterator[bytes]:
+    """The `timeseries` fields of unpacked rows, which are ordered by key; `versions` is how often each was written before."""
+    at = (rows["ts"] * 1000 + versions).to_numpy()
+    told = remote_write.samples(at)
+    texts = [name for name in TEXTS if name in rows.columns and name in table.columns]
+    kept = [*table.keys[:-1], *texts]
+    bounds = _bounds(rows, kept)
+    heads = [
+        _head(group, {**labels.get(group["entity"], {}), "fleet": fleet})
+        for group in rows.select(kept)[bounds[:-1]].iter_rows(named=True)
+    ]
+    told["value"] = 1.0
+    yield from _column(metric(table.scope, ROW), heads, bounds, told)
+    for name, column in table.columns.items():
+        if name in rows.columns and column.is_metric:
+            has = rows[name].is_not_null().to_numpy()
+            told["value"] = rows[name].cast(pl.Float64).fill_null(0.0).to_numpy()
+            if has.all():
+                yield from _column(metric(table.scope, name), heads, bounds, told)
+            else:
+                before = np.concatenate(([0], np.cumsum(has)))
+                yield from _column(metric(table.scope, name), heads, before[bounds].tolist(), told[has])
+
+
+def _column(name: str, heads: Sequence[tuple[bytes, bytes]], bounds: Sequence[int], told: np.ndarray) -> Iterator[bytes]:
+    data, width = told.tobytes(), told.dtype.itemsize
+    middle = remote_write.label_bytes({_FIRST: name})
+    for (before, after), low, high in zip(heads, bounds, bounds[1:], strict=False):
+        if low < high:
+            yield remote_write.series(before + middle + after, data[low * width : high * width])
+
+
+def _bounds(rows: pl.DataFrame, keys: Sequence[str]) -> list[int]:
+    """Where the rows of each series begin, and the end."""
+    changed = rows.select(pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift(1)) for key in keys)).to_series().to_numpy()
+    starts = set(np.flatnonzero(changed).tolist()) | {0}
+    return [*sorted(starts), len(rows)]
+
+
+def _head(group: Mapping[str, object], labels: Mapping[str, str]) -> tuple[bytes, bytes]:
+    """The bytes of the labels that sort before __name__ and of those after it."""
+    told = dict(labels)
+    for name, value in group.items():
+        if value is not None:
+            told[name] = text_label(str(value)) if name in TEXTS else str(value)
+    return (
+        remote_write.label_bytes({name: value for name, value in told.items() if name < _FIRST}),
+        remote_write.label_bytes({name: value for name, value in told.items() if name > _FIRST}),
+    )
+
+
+def text_label(text: str) -> str:
+    """A text as a label, whose empty value would mean that there is none."""
+    return "\\" + text if not text or text.startswith("\\") else text
+
+
+def exported(body: bytes) -> pl.DataFrame:
+    """Lines of /api/v1/export as `metric`, `entity`, `pid`, `name`, `user`, `at` (ms) and `value`."""
+    struct = pl.Struct({_FIRST: pl.String} | dict.fromkeys(_ROW_LABELS, pl.String))
+    schema = {"metric": struct, "values": pl.List(pl.Float64), "timestamps": pl.List(pl.Int64)}
+    if not body.strip():
+        return pl.DataFrame(schema=_LONG)
+    lines = pl.read_ndjson(body, schema=schema)
+    text = [
+        pl.when(pl.col(name).str.starts_with("\\")).then(pl.col(name).str.slice(1)).otherwise(pl.col(name)).alias(name)
+        for name in TEXTS
+    ]
+    return (
+        lines.unnest("metric")
+        .rename({_FIRST: "metric", "timestamps": "at", "values": "value"})
+        .with_columns(pl.col("entity", "pid").cast(pl.Int64, strict=False), *text)
+        .select([*list(_LONG)[:-2], "at", "value"])
+        .explode("at", "value")
+    )
+
+
+_LONG: Final = {
+    "metric": pl.String,
+    "entity": pl.Int64,
+    "pid": pl.Int64,
+    "name": pl.String,
+    "user": pl.String,
+    "at": pl.Int64,
+    "value": pl.Float64,
+}
+
+
+def rows(table: Table, long: pl.DataFrame, names: Sequence[str]) -> tuple[pl.DataFrame, pl.Series]:
+    """Stored rows of these columns, ordered by key, one a key; and the version of each."""
+    series_keys = list(table.keys[:-1])
+    marks = long.filter(pl.col("metric") == metric(table.scope, ROW)).with_columns(ts=pl.col("at") // 1000)
+    marks = marks.sort(*series_keys, "at").unique([*series_keys, "ts"], keep="last", maintain_order=True).with_row_index("row")
+    places = marks.select(*series_keys, "at", "row")
+    told = long.filter(pl.col("metric") != metric(table.scope, ROW)).join(places, on=[*series_keys, "at"])
+    parts = {str(key[0]): part for key, part in told.partition_by("metric", as_dict=True).items()}
+    columns = {}
+    for name in names:
+        if name in marks.columns and not table.columns[name].is_metric:
+            columns[name] = marks[name]
+            continue
+        values = np.full(len(marks), np.nan)
+        part = parts.get(metric(table.scope, name))
+        if part is not None:
+            values[part["row"].to_numpy()] = part["value"].to_numpy()
+        columns[name] = pl.Series(name, values, nan_to_null=True)
+    stored = pl.DataFrame(columns).select(table.columns[name].packing() for name in names)
+    return stored, (marks["at"] % 1000)
