@@ -13,7 +13,7 @@ from typing import Any, Final
 from agents import lock, loop, outputs
 from agents.clock import Clock, RealClock
 from agents.config import AgentConfig, ConfigError
-from agents.loop import NodeLoop
+from agents.loop import NodeLoop, agent_version
 from agents.sender import Sender
 from agents.source import Source
 from agents.spool import Spool, SpoolError, SpoolHeldError
@@ -83,7 +83,7 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
                 reports=listening(config),
                 engines=engines.of(config),
                 kernel_log=kernel_log.of(config),
-                capabilities=Capabilities(None if config.spool is None else config.spool / "capabilities.json"),
+                capabilities=Capabilities(None if config.spool is None else config.spool / "capabilities.json", agent_version()),
             ),
         )
     ]

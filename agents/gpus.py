@@ -182,8 +182,12 @@ class Gpus:
         answers = {name for name, reason in zip(GPU, why, strict=True) if reason != "unsupported"}
         lost = self._capabilities.compare(slot.facts, self._versions.driver, answers)
         if lost is not None:
-            text = f"Driver {self._versions.driver} does not answer what {lost.driver} did for {slot.facts.name}: "
-            self._kept.tell("driver", slot.facts.uuid, text + ", ".join(lost.names) + ".")
+            driver = self._versions.driver
+            now, then = f"Driver {driver} does not answer", lost.driver
+            if lost.driver == driver:
+                now, then = "This version of the agent does not read", lost.agent or "the one before"
+            names = ", ".join(lost.names)
+            self._kept.tell("driver", slot.facts.uuid, f"{now} what {then} did for {slot.facts.name}: {names}.")
 
     def _unread(self, slot: Slot) -> str | None:
         """Why nothing of this GPU is known in this tick, its processes least of all; None where its collector says."""

@@ -163,7 +163,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("power_limit_w", "gpu", "gauge", "watts", 1, 3000, "Power limit that the driver enforces.", Nvml("nvmlDeviceGetEnforcedPowerLimit", scale=1e-3), 164, "slow"),
     Metric("power_limit_min_w", "gpu", "gauge", "watts", 1, 3000, "Lowest power limit that may be set.", NvmlField(187, 1e-3), 161, "static"),
     Metric("power_limit_max_w", "gpu", "gauge", "watts", 1, 3000, "Highest power limit that may be set.", NvmlField(188, 1e-3), 162, "static"),
-    Metric("energy_j_total", "gpu", "counter", "joules", 0, _BYTES, "Energy since the driver was loaded.", Nvml("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3), 156, "slow"),
+    Metric("energy_j_total", "gpu", "counter", "joules", 0, _BYTES, "Energy since the driver was loaded; on a Grace superchip that of the whole module.", Nvml("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3), 156, "slow"),
     Metric("sm_clock_mhz", "gpu", "gauge", "megahertz", 0, 6000, "Clock of the streaming multiprocessors.", Nvml("nvmlDeviceGetClockInfo", ("NVML_CLOCK_SM",)), 100),
     Metric("mem_clock_mhz", "gpu", "gauge", "megahertz", 0, 20000, "Clock of the device memory.", Nvml("nvmlDeviceGetClockInfo", ("NVML_CLOCK_MEM",)), 101),
     Metric("sm_clock_max_mhz", "gpu", "gauge", "megahertz", 1, 6000, "Highest SM clock of the part.", Nvml("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_SM",)), 113, "static"),

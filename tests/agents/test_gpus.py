@@ -273,6 +273,24 @@ async def test_metrics_that_another_driver_takes_away_are_told_of(tmp_path: Path
         assert [text.split(": ")[1] for text in told] == [f"{', '.join(said)}."] * bool(said)
 
 
+async def test_metrics_that_another_agent_no_longer_reads_are_told_of(tmp_path: Path) -> None:
+    """An upgrade of the agent may lose them as silently as one of the driver; metrics that were given up are no loss."""
+    file = tmp_path / "capabilities.json"
+    file.write_text(
+        '{"NVIDIA H200, whole":{"driver":"580.159.04","answers":["gone_by_intent","power_w","sm_active"],"agent":"0.1"}}'
+    )
+    nvml = FakeNvml()
+    for gpu in nvml.gpus:
+        gpu["calls"]["nvmlDeviceGetPowerUsage()"] = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    one = Gpus(NvmlDriver(nvml), DEADLINE_S, capabilities=Capabilities(file, "0.2"))
+    for _ in range(gpus.KNOWN_AFTER + 1):
+        await tick(one)
+    told = [text for text in texts(one) if "does not" in text]
+    await one.close()
+
+    assert told == ["This version of the agent does not read what 0.1 did for NVIDIA H200: power_w."]
+
+
 async def test_a_damaged_memory_is_begun_anew(tmp_path: Path) -> None:
     """It is no reason not to start."""
     file = tmp_path / "capabilities.json"
