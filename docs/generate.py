@@ -63,7 +63,7 @@ def metrics() -> str:
 
 def labels() -> str:
     """The page of what an agent tells of a process in words."""
-    from wire.labels import ENV, ENV_PREFIXES, FLAG_NAMES, FLAGS, LABELS, MAX_LABEL, MAX_LABELS
+    from wire.labels import ENV, ENV_PREFIXES, FLAG_NAMES, FLAGS, GPU_LABELS, LABELS, MAX_LABEL, MAX_LABELS
 
     kinds = {
         "number": "A number",
@@ -72,7 +72,7 @@ def labels() -> str:
         "model": "The last part of a model's name or path; told of engines and launchers alone",
     }
     lines = [
-        f"{BANNER}# Labels of processes\n\nFrom `wire/labels.py`. Of the processes that hold a GPU, these words leave the node beside"
+        f"{BANNER}# Labels of processes and GPUs\n\nFrom `wire/labels.py`. Of the processes that hold a GPU, these words leave the node beside"
         " the program's name, the user and the [metrics](metrics.md); nothing else of a command line or an environment does."
         f" A process has at most {MAX_LABELS} labels of at most {MAX_LABEL} characters. They are read when it is first seen, once more"
         " after 15 s, then every five minutes.\n"
@@ -91,6 +91,11 @@ def labels() -> str:
     for kind, about in kinds.items():
         lines.append(f"| {about} | {', '.join(f'`--{name}`' for name, one in sorted(FLAGS.items()) if one == kind)} |")
     lines.append("\nOther names: " + ", ".join(f"`{short}` is `--{name}`" for short, name in sorted(FLAG_NAMES.items())) + ".")
+    lines.append(
+        "\n## Labels of GPUs\n\nWhere dcgm-exporter is the source, its labels of these names, however many processes share a GPU;"
+        " they travel when they change.\n\n| label | what it says |\n| --- | --- |"
+    )
+    lines += [f"| `{name}` | {about} |" for name, about in GPU_LABELS.items()]
     return "\n".join(lines) + "\n"
 
 

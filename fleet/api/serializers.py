@@ -14,6 +14,7 @@ from fleet.findings.content import Rendered, render
 from fleet.findings.lifecycle import MOVES
 from fleet.findings.models import ADVICE, CONDITIONS, Diagnosis, Finding, Transition
 from fleet.inventory.models import STILL_THERE, Engine, Gpu, Node, Process
+from wire.metrics import REASONS
 
 STATES = ("ok", "stale", "unknown")
 """ok: stored lately; stale: not any more; unknown: never, or the GPU is no longer listed by its agent."""
@@ -37,8 +38,8 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
         model = Node
         fields: tuple[str, ...] = (
             "id", "name", "state", "recording", "gpus_total", "findings_open", "cores", "mem_total_bytes", "kernel",
-            "driver_version", "cuda_driver_version", "agent_version", "interval_s", "connected_at", "disconnected_at",
-            "last_seen_at", "clock_skew_s", "created_at",
+            "driver_version", "cuda_driver_version", "nvidia_module_version", "cpu_governor", "agent_version", "interval_s",
+            "connected_at", "disconnected_at", "last_seen_at", "clock_skew_s", "created_at",
         )  # fmt: skip
 
     @extend_schema_field(serializers.ChoiceField(choices=STATES))
@@ -57,11 +58,12 @@ class LatestSerializer(serializers.Serializer[Any]):
 class EngineSerializer(serializers.ModelSerializer[Engine]):
     """A serving engine; its id is the `entity` of its series, its name where its agent asks it."""
 
+    absent = serializers.DictField(child=serializers.CharField(), help_text="Why a metric has no value, by its name.")
     latest = serializers.SerializerMethodField()
 
     class Meta:
         model = Engine
-        fields = ("id", "name", "kind", "model", "pid", "first_seen_at", "last_seen_at", "latest")
+        fields = ("id", "name", "kind", "model", "pid", "why_silent", "absent", "first_seen_at", "last_seen_at", "latest")
 
     @extend_schema_field(LatestSerializer(allow_null=True))
     def get_latest(self, engine: Engine) -> readings.Latest | None:
@@ -85,9 +87,21 @@ class NodeDetailSerializer(NodeSerializer):
 
     engines = serializers.SerializerMethodField()
     processes = serializers.SerializerMethodField()
+    numa_distances = serializers.DictField(
+        child=serializers.ListField(child=serializers.IntegerField()),
+        help_text="From each NUMA node to all of them, in their order; 10 is its own memory.",
+    )
+    nvidia_parameters = serializers.DictField(
+        child=serializers.CharField(), help_text="Parameters of the NVIDIA module, as they were told last."
+    )
+    facts_absent = serializers.DictField(
+        child=serializers.ChoiceField(choices=REASONS), help_text="Why a fact is not told, by its name."
+    )
 
     class Meta(NodeSerializer.Meta):
-        fields = (*NodeSerializer.Meta.fields, "engines", "processes")
+        fields = (
+            *NodeSerializer.Meta.fields, "numa_distances", "nvidia_parameters", "facts_absent", "engines", "processes",
+        )  # fmt: skip
 
     @extend_schema_field(EngineSerializer(many=True))
     def get_engines(self, node: Node) -> Any:
@@ -132,6 +146,9 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
     state = serializers.SerializerMethodField()
     bottleneck = DiagnosisSerializer(source="diagnosis", read_only=True, allow_null=True)
     latest = serializers.SerializerMethodField()
+    labels = serializers.DictField(
+        child=serializers.CharField(), help_text="Who uses it, as dcgm-exporter says: keys of `GPU_LABELS`."
+    )
 
     class Meta:
         model = Gpu
@@ -141,7 +158,7 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
             "pci_bus_id", "compute_capability", "mem_total_bytes", "power_limit_w", "power_limit_default_w",
             "sm_clock_max_mhz", "mem_clock_max_mhz", "pcie_link_gen_max", "pcie_link_width_max", "nvlink_links",
             "nvlink_bytes_per_s_per_link", "mig_mode", "parent_uuid", "mig_profile", "mig_gpu_instance", "mig_compute_instance", "memory_kind",
-            "accounting_mode", "created_at",
+            "accounting_mode", "numa_node", "labels", "created_at",
         )  # fmt: skip
 
     @extend_schema_field(serializers.ChoiceField(choices=STATES))

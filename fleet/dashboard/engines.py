@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from django.utils import timezone
 
-from fleet.dashboard import readings, words
+from fleet.dashboard import fact_words, readings, words
 from fleet.dashboard.cells import Cell
 from fleet.inventory.models import Engine, Node
 from wire.metrics import BY_KEY
@@ -41,18 +41,24 @@ def _row(engine: Engine, row: Mapping[str, Any] | None) -> dict[str, Any]:
         "engine": engine,
         "kind": words.word(words.ENGINE_KIND, engine.kind),
         "silent": row is None,
-        "cells": [_cell(name, row) for name in COLUMNS],
+        "why": words.word(fact_words.ENGINE_SILENT, engine.why_silent) if row is not None and engine.why_silent else "",
+        "cells": [_cell(name, row, engine) for name in COLUMNS],
     }
 
 
-def _cell(name: str, row: Mapping[str, Any] | None) -> Cell:
+def _cell(name: str, row: Mapping[str, Any] | None, engine: Engine) -> Cell:
     counter = readings.ENGINE_RATES.get(name)
     unit = "per_second" if counter else BY_KEY[f"engine.{name}"].unit
     value = None if row is None else row.get(name)
+    why = engine.absent.get(counter or name, "") if isinstance(engine.absent, dict) else ""
     if value is not None:
         reason = ""
     elif row is None:
         reason = str(words.NO_NEW_SAMPLE)
+    elif engine.why_silent:
+        reason = words.word(fact_words.ENGINE_SILENT, engine.why_silent)
+    elif why:
+        reason = words.word(fact_words.ENGINE_ABSENT, why)
     elif all(row.get(metric) is None for metric in readings.ENGINE_METRICS):
         reason = str(words.ENGINE_SILENT)
     elif counter and row.get(counter) is not None:

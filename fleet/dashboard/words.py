@@ -78,6 +78,11 @@ EVENT: Final = {
     "gpu_back": _("GPU back"),
     "driver": _("driver"),
     "agent": _("agent"),
+    "changed": pgettext_lazy("event", "changed"),
+    "cpu": pgettext_lazy("event", "machine check"),
+    "memory": pgettext_lazy("event", "host memory"),
+    "pcie": "PCIe",
+    "hardware": pgettext_lazy("event", "hardware"),
 }
 
 REFUSAL: Final = {

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from fleet.dashboard import cells, charts, health, readings, words
+from fleet.dashboard import cells, charts, facts, health, readings, words
 from fleet.dashboard.listing import OPEN, line
 from fleet.dashboard.templatetags.units import duration
 from fleet.findings.models import Diagnosis
@@ -42,6 +42,8 @@ def gpu(request: HttpRequest, gpu_id: int) -> HttpResponse:
             "recordings": int(bool(found.node.recording)),
             "now": cells.cells("gpu", cells.GPU_COLUMNS, row or None, cells.reasons(absences), found.pk, stale),
             "health": health.facts(row or None, cells.reasons(absences), found.pk, stale),
+            "facts": [facts.of_gpu(found, found.node)],
+            "labels": facts.labels(found),
             "diagnosis": diagnosis(getattr(found, "diagnosis", None)),
             "unjudged": words.UNJUDGED,
             "charts": charts.GPU_CHARTS,

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from fleet.dashboard import cells, engines, labels, readings, words
+from fleet.dashboard import cells, engines, fact_words, facts, labels, readings, words
 from fleet.dashboard.listing import OPEN, grouped
 from fleet.inventory.models import Absence, Gpu, Node, Refusal
 from wire.messages import PROCESSES
@@ -42,6 +42,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             "rows": gpu_rows(gpus, {} if stale else readings.newest("gpu", ids), absences, stale),
             "columns": [(name, words.SHORT.get(name) or words.metric(name), words.metric(name)) for name in cells.GPU_COLUMNS],
             "host": host_cells(found, absences, stale),
+            "facts": facts.of_node(found),
             "processes": [] if stale else process_rows(found, gpus),
             "engines": engines.rows(found, stale),
             "engine_columns": engines.heads(),
@@ -130,5 +131,12 @@ def blind_rows(absences: Sequence[Absence]) -> list[dict[str, Any]]:
 
 def event_rows(node: Node) -> list[dict[str, Any]]:
     """The newest events."""
-    events = node.events.select_related("gpu")[:EVENTS_SHOWN]
-    return [{"event": event, "kind": words.word(words.EVENT, event.kind)} for event in events]
+    return [
+        {
+            "event": event,
+            "kind": words.word(words.EVENT, event.kind),
+            "severity": words.word(words.SEVERITY, event.severity),
+            "text": fact_words.changed(event.text) if event.kind == "changed" else event.text,
+        }
+        for event in node.events.select_related("gpu")[:EVENTS_SHOWN]
+    ]

@@ -131,3 +131,15 @@ def test_a_store_that_fails_is_said_so(bob: APIClient, monkeypatch: pytest.Monke
 
     assert answer.status_code == 503
     assert answer.json() == {"detail": "The store of telemetry does not answer; try again shortly."}
+
+
+def test_a_gpu_tells_its_numa_node_and_who_uses_it(bob: APIClient) -> None:
+    """Null and empty where nobody says."""
+    one = node("n1")
+    gpu(one, 0, numa_node=1, labels={"pod": "train-0", "namespace": "ml"})
+    gpu(one, 1)
+
+    assert [(row["numa_node"], row["labels"]) for row in bob.get("/api/v1/gpus/").json()["results"]] == [
+        (1, {"pod": "train-0", "namespace": "ml"}),
+        (None, {}),
+    ]

@@ -151,3 +151,19 @@ def test_one_node_costs_the_same_for_any_number_of_engines(
 def test_nodes_cannot_be_written(alice: APIClient, method: str) -> None:
     """They come from agents."""
     assert getattr(alice, method)("/api/v1/nodes/", {}, format="json").status_code == 405
+
+
+def test_a_node_tells_what_it_is_and_why_a_fact_is_missing(bob: APIClient) -> None:
+    """Short facts stand in the list too; an engine without values says why."""
+    one = node("n1", cpu_governor="powersave", nvidia_module_version="580.159.04", numa_distances={"0": [10, 21]},
+               nvidia_parameters={"EnableMSI": "1"}, facts_absent={"mem_total_bytes": "not_permitted"})  # fmt: skip
+    now = timezone.now()
+    Engine.objects.create(node=one, name="http://h", kind="vllm", why_silent="timeout", first_seen_at=now, last_seen_at=now)
+    listed = bob.get("/api/v1/nodes/").json()["results"][0]
+    detail = bob.get(f"/api/v1/nodes/{one.pk}/").json()
+
+    assert (listed["cpu_governor"], listed["nvidia_module_version"]) == ("powersave", "580.159.04")
+    assert detail["numa_distances"] == {"0": [10, 21]}
+    assert detail["nvidia_parameters"] == {"EnableMSI": "1"}
+    assert detail["facts_absent"] == {"mem_total_bytes": "not_permitted"}
+    assert (detail["engines"][0]["why_silent"], detail["engines"][0]["absent"]) == ("timeout", {})
