@@ -10,7 +10,7 @@ from typing import Final
 
 from agents.dcgm_endpoint import Endpoint, Memory
 from agents.dcgm_fields import MIG_MODE
-from agents.dcgm_readings import GPU_METRICS, STALE_S, GpuAnswer, Habits, readings
+from agents.dcgm_readings import GPU_METRICS, PROFILED, STALE_S, GpuAnswer, Habits, readings
 from agents.device import NO_ACCOUNTS, DeviceEvent, DriverError, GpuReader, Versions
 from agents.scrape import DEADLINE_S, Target
 from agents.told_gpu_labels import fit
@@ -22,6 +22,10 @@ GONE_S: Final = 30.0
 """A GPU that the exporter has not named for so long, while it names others, is lost."""
 MAX_GPUS: Final = 64
 """No node has more."""
+_BLANK: Final = (
+    "dcgm-exporter gives blanks or noughts for all profiling metrics of this GPU: end what else profiles it, then run `dcgmi profile --resume` "
+    "on the node, or restart the exporter."
+)
 _XID: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "xid_errors_total")
 
 
@@ -52,6 +56,7 @@ class DcgmReader:
         self._endpoints = endpoints
         self._seen_at: float | None = None
         self._taken: list[GpuAnswer] = []
+        self._is_profiling_blank = False
 
     def collect(self, now: float) -> None:
         """Take what is fresh at monotonic second `now`."""
@@ -81,9 +86,20 @@ class DcgmReader:
         self.values, self.reasons = readings(*answers[0])
         for more in answers[1:]:
             self._fill(*readings(*more))
+        self._watch_profiling()
         self.mig_mode = is_split(told[0])
         self.instances = told[0].instances
         self.labels = labels(told[0])
+
+    def _watch_profiling(self) -> None:
+        """Tell of a card whose profiling went blank, and once it is back: DCGM itself says nothing."""
+        is_told = any(self.values[position] is not None for position in PROFILED)
+        is_blank = not is_told and any(self.reasons[position] == "blank" for position in PROFILED)
+        if self._uuid != self._card or not (is_told if self._is_profiling_blank else is_blank):
+            return
+        self._is_profiling_blank = is_blank
+        text = _BLANK if is_blank else "dcgm-exporter tells the profiling metrics of this GPU again."
+        self._endpoints[0].tell(DeviceEvent("driver", self._uuid, None, text))
 
     def pause_profiling(self, until: float) -> None:
         """Nothing: the counters are DCGM's to let go, not ours."""

@@ -30,7 +30,10 @@ class Memory:
 
 
 class Endpoint:
-    """One exporter. `gpus` is what it said last, `at` the monotonic second of its last answer, `error` why there is none."""
+    """One exporter. `gpus` is what it said last, `at` the monotonic second of its last answer, `error` why there is none.
+
+    `tell` takes what happened.
+    """
 
     def __init__(
         self, where: Target, tell: Callable[[DeviceEvent], None], memory: Memory, deadline_s: float = DEADLINE_S
@@ -41,7 +44,7 @@ class Endpoint:
         self.error: ScrapeError | None = None
         self.habits = memory.habits
         self._memory = memory
-        self._tell = tell
+        self.tell = tell
         self._deadline_s = deadline_s
         self._body = b""
         self._has_times = False
@@ -101,7 +104,7 @@ class Endpoint:
         before = self._memory.xids.get(gpu.uuid)
         self._memory.xids[gpu.uuid] = code
         if before is not None and code != before and code != 0:
-            self._tell(DeviceEvent("xid", gpu.uuid, code, f"XID {code}"))
+            self.tell(DeviceEvent("xid", gpu.uuid, code, f"XID {code}"))
 
     def _run(self) -> None:
         while not self._stop.wait(self._period):

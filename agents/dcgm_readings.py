@@ -34,7 +34,7 @@ _BLANK_REASONS: Final = {1: "not_found", 2: "unsupported", 3: "not_permitted"}
 BUSY_PCT: Final = 90
 """At this share of time with a kernel resident the engine's own activity cannot be nought."""
 _UTIL: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "gpu_util_pct")
-_PROFILED: Final = tuple(i for i, metric in enumerate(GPU_METRICS) if metric.dcgm is not None and 1001 <= metric.dcgm <= 1008)
+PROFILED: Final = tuple(i for i, metric in enumerate(GPU_METRICS) if metric.dcgm is not None and 1001 <= metric.dcgm <= 1008)
 _ROUNDING: Final = 1.005
 """Two counters that are not read at the same instant: full load may read 100.3 %."""
 
@@ -175,7 +175,7 @@ def readings(gpu: GpuAnswer, habits: Habits) -> tuple[list[Cell], list[str | Non
         values.append(value)
         reasons.append(reason)
     if _is_contradicted(values):
-        for position in _PROFILED:
+        for position in PROFILED:
             if values[position] is not None:
                 values[position], reasons[position] = None, "blank"
     return values, reasons
@@ -187,7 +187,7 @@ def _is_contradicted(values: list[Cell]) -> bool:
     Seen after weeks of running: https://github.com/NVIDIA/dcgm-exporter/issues/662.
     """
     util = values[_UTIL]
-    told = [values[position] for position in _PROFILED if values[position] is not None]
+    told = [values[position] for position in PROFILED if values[position] is not None]
     return util is not None and util >= BUSY_PCT and bool(told) and not any(told)
 
 

@@ -84,7 +84,7 @@ async def agent(
             *through, sys.executable, "-m", "cli", *words, *more, cwd=ROOT, env=driver.environment, stderr=said, stdout=said
         )
     try:
-        await until(lambda: server.batches, 30)
+        await until(lambda: server.batches, 60)
         yield child
     finally:
         with contextlib.suppress(ProcessLookupError):
