@@ -1,5 +1,6 @@
 """What a hello tells of the host: kept within bounds, and an event where it changed since the hello before."""
 
+import time
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ from msgspec.structs import replace
 from fleet.ingest import facts
 from fleet.ingest.roster import enrol
 from fleet.inventory.models import Event, Node
-from tests.speaking import hello
-from wire.messages import Hello, HostFacts
+from tests.serving import Server
+from tests.speaking import batch, hello, speak
+from wire.messages import GpuLabels, Hello, HostFacts
 
 pytestmark = pytest.mark.django_db
 
@@ -150,3 +152,23 @@ def test_many_changes_at_once_are_few_events() -> None:
 
     assert len(lines) == facts.MAX_TOLD
     assert lines[-1] == "41 more facts changed"
+
+
+@pytest.mark.django_db(databases=[])
+async def test_a_fresh_hello_of_a_running_agent_is_an_event(server: Server, node: str) -> None:
+    """As agents do it: they connect anew, say what the host is now, and go on with their batches."""
+    token, now = server.token(node), float(int(time.time()))
+    for number, governor in enumerate(("powersave", "performance", "performance")):
+        said = hello(node, f"boot-{number}", host=HostFacts(cpu_governor=governor))
+        async with speak(server.agents, token) as agent:
+            await agent.greet(said)
+            await agent.say(batch(said, 0, now - 9 + number, gpu_labels=[GpuLabels(0, {"pod": f"pod-{number}"})]))
+            assert await agent.acked(0)
+    changed = server.rows(
+        "SELECT e.* FROM inventory_event e JOIN inventory_node n ON n.id = e.node_id WHERE n.name = ? AND e.kind = 'changed'",
+        node,
+    )
+
+    assert [row["text"] for row in changed] == ["CPU governor: powersave → performance"]
+    assert server.node(node)["cpu_governor"] == "performance"
+    assert '"pod-2"' in server.gpus(node)[0]["labels"]
