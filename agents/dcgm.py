@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from agents.dcgm_endpoint import Endpoint, Memory
-from agents.dcgm_fields import MIG_MODE
 from agents.dcgm_readings import GPU_METRICS, PROFILED, STALE_S, GpuAnswer, Habits, readings
 from agents.device import NO_ACCOUNTS, DeviceEvent, DriverError, GpuReader, Versions
 from agents.scrape import DEADLINE_S, Target
 from agents.told_gpu_labels import fit
+from wire.dcgm_fields import MIG_MODE
 from wire.messages import Cell, GpuFacts
 
 MAX_AGE_S: Final = 15.0

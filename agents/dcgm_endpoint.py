@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from agents.dcgm_fields import STARTS
 from agents.dcgm_readings import STALE_S, GpuAnswer, Habits, gpus
 from agents.device import DeviceEvent
 from agents.scrape import DEADLINE_S, Parser, ScrapeError, Target, fetch
+from wire.dcgm_fields import STARTS
 
 log = logging.getLogger(__name__)
 

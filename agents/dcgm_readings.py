@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from agents import dcgm_fields
-from agents.dcgm_fields import BY_NAME, Field
 from agents.scrape import Sample
+from wire import dcgm_fields
+from wire.dcgm_fields import BY_NAME, Field
 from wire.messages import Cell
 from wire.metrics import Metric, accept, sent
 

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from agents import dcgm_fields
 from agents.source import ENGINE, GPU, HOST, PROCESS
 from agents.vitals import STALE_S, LastTick, NodeView, cpu_s, rss_bytes
+from wire import dcgm_fields
 from wire.messages import Cell, GpuFacts
 from wire.metrics import BY_KEY, Metric
 

@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from cramjam import snappy
 
 HEADERS: Final = {
     "Content-Type": "application/x-protobuf",
@@ -82,4 +81,6 @@ def varint(number: int) -> bytes:
 
 
 def _packed(parts: list[bytes]) -> bytes:
+    from cramjam import snappy  # 5 MB that only who writes to a server pays
+
     return bytes(snappy.compress_raw(b"".join(parts)))

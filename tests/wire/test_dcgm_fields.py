@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents import dcgm_fields
-from agents.dcgm_fields import BY_NAME
+from wire import dcgm_fields
+from wire.dcgm_fields import BY_NAME
 from wire.metrics import METRICS, Metric
 
 
@@ -12,7 +12,7 @@ def test_every_metric_with_a_dcgm_field_has_its_names_and_its_unit(metric: Metri
     """A new row of the registry is read from an exporter, or this test asks for its line in the table."""
     fields = [field for field in BY_NAME.values() if field.id == metric.dcgm]
 
-    assert fields, f"field {metric.dcgm} is not in agents/dcgm_fields.py"
+    assert fields, f"field {metric.dcgm} is not in wire/dcgm_fields.py"
     for field in fields:
         assert dcgm_fields.scale(field.unit, metric) is not None, f"nothing turns {field.unit} into {metric.unit}"
 
