@@ -14,7 +14,7 @@ from agents.gpus import Gpus
 from agents.nvml_device import NvmlDriver
 from agents.source import GPU
 from tests.agents.fake_nvml import ANSWERS, FakeNvml
-from tests.agents.test_gpus import DEADLINE_S, cell, texts, tick
+from tests.agents.nvml_gpus import DEADLINE_S, cell, texts, tick
 from wire.messages import Cell
 
 RECORDINGS = sorted((Path(__file__).parent.parent.parent / "recordings").glob("*.jsonl.gz"))

@@ -12,7 +12,8 @@ from agents.device import ACCOUNTED, SLOW_S, Accounts
 from agents.gpus import Gpus
 from agents.nvml_device import NvmlDevice, NvmlDriver
 from tests.agents.fake_nvml import FakeNvml
-from tests.agents.test_gpus import DEADLINE_S, instance, split, tick
+from tests.agents.nvml_gpus import DEADLINE_S, instance, split, tick
+from wire.metrics import Accounted
 
 PID = 4711
 NAMES = {metric.name for metric in ACCOUNTED}
@@ -146,3 +147,11 @@ def test_a_lost_gpu_is_no_trouble(nvml: FakeNvml) -> None:
 
     assert collector.is_lost
     assert collector.holds == []
+
+
+def test_the_registry_names_what_nvml_keeps() -> None:
+    """Members of its struct."""
+    members = {name for name, *_ in pynvml.c_nvmlAccountingStats_t._fields_}
+
+    assert {metric.source.member for metric in ACCOUNTED if isinstance(metric.source, Accounted)} <= members
+    assert len(ACCOUNTED) == 4
