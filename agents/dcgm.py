@@ -13,6 +13,7 @@ from agents.dcgm_readings import GPU_METRICS, PROFILED, STALE_S, GpuAnswer, Habi
 from agents.device import NO_ACCOUNTS, DeviceEvent, DriverError, GpuReader, Versions
 from agents.scrape import DEADLINE_S, Target
 from agents.told_gpu_labels import fit
+from wire.dcgm_fields import MIG_MODE
 from wire.messages import Cell, GpuFacts
 
 MAX_AGE_S: Final = 15.0
