@@ -1,6 +1,6 @@
 """What a running agent can be asked: its status, to leave the profiling counters to others, to let the driver go.
 
-On the node by a Unix socket that this user alone may open; by the server with a Command frame, where the setting `allow_commands` names it.
+On the node by a Unix socket that this user alone may open; by the server through `agents.server_commands`.
 """
 
 import asyncio
@@ -18,7 +18,6 @@ from agents.config import COMMANDS
 from agents.device import DeviceEvent
 from agents.outbox import plain
 from agents.vitals import NodeView, cpu_s, rss_bytes
-from wire.messages import Command
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ class Controllable(Protocol):
 
 
 class Controls:
-    """Does what is asked; `tell` keeps an event for the server. `allowed`: what the server may ask."""
+    """Does what is asked; `tell` keeps an event for the server."""
 
     def __init__(
         self,
@@ -47,25 +46,35 @@ class Controls:
         view: NodeView,
         server: str,
         tell: Callable[[DeviceEvent, float], None],
-        allowed: tuple[str, ...],
         version: str,
     ) -> None:
         self._source = source
         self._view = view
         self._server = server
         self._tell = tell
-        self._allowed = allowed
         self._version = version
         self._began = time.monotonic()
         self._until: dict[str, float] = {}
-        self._running: set[asyncio.Task[Any]] = set()
 
     async def do(self, name: str, seconds: object, who: str) -> dict[str, Any]:
-        """`{"ok": …, "text": …}` for people; `who` is named in the event."""
+        """`{"ok": …, "text": …}` for people; the server is told of what was tried, with `who`."""
+        tried, answer = await self._try(name, seconds)
+        if tried:
+            text = f"{answer['text'].removesuffix('.')}, as asked by {who}."
+            log.info("%s", text)
+            self._tell(DeviceEvent("agent", None, None, text), time.time())
+        return answer
+
+    async def perform(self, name: str, seconds: object) -> dict[str, Any]:
+        """`{"ok": …, "text": …}`; telling of it is left to whoever asks."""
+        return (await self._try(name, seconds))[1]
+
+    async def _try(self, name: str, seconds: object) -> tuple[bool, dict[str, Any]]:
+        """Whether it was a command that can be tried, and what came of it."""
         if name not in COMMANDS:
-            return {"ok": False, "text": f"There is no command {plain(name)!r}; there are status, {', '.join(COMMANDS)}."}
+            return False, {"ok": False, "text": f"There is no command {plain(name)!r}; there are status, {', '.join(COMMANDS)}."}
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_S:
-            return {"ok": False, "text": f"The time must be 0 to {LONGEST_S:.0f} seconds; 0 ends it."}
+            return False, {"ok": False, "text": f"The time must be 0 to {LONGEST_S:.0f} seconds; 0 ends it."}
         now = time.monotonic()
         self._until[name] = now + seconds
         if name == "pause_profiling":
@@ -78,20 +87,7 @@ class Controls:
                 False,
                 "A driver call does not come back, so the driver cannot be let go yet; it is as soon as the call returns",
             )
-        log.info("%s, as asked by %s.", text, who)
-        self._tell(DeviceEvent("agent", None, None, f"{text}, as asked by {who}."), time.time())
-        return {"ok": ok, "text": f"{text}."}
-
-    def obey(self, command: Command) -> None:
-        """Do what the server says, where the settings allow it."""
-        name = plain(command.name)
-        if command.name not in self._allowed:
-            log.info("The server's command %s is not among allow_commands and was not obeyed.", name)
-            return
-        task = asyncio.get_running_loop().create_task(self.do(command.name, command.args.get("seconds"), "the server"))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        task.add_done_callback(lambda ended: _tell_refusal(ended, name))
+        return True, {"ok": ok, "text": f"{text}."}
 
     def status(self) -> dict[str, Any]:
         """How the agent fares."""
@@ -121,15 +117,6 @@ class Controls:
             "cpu_s": round(cpu_s(), 2),
             "rss_bytes": rss_bytes(),
         }
-
-
-def _tell_refusal(ended: "asyncio.Task[dict[str, Any]]", name: str) -> None:
-    if ended.cancelled():
-        return
-    if ended.exception() is not None:
-        log.error("The server's command %s failed.", name, exc_info=ended.exception())
-    elif not ended.result()["ok"]:
-        log.warning("The server's command %s: %s", name, ended.result()["text"])
 
 
 class ControlSocket:

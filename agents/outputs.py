@@ -15,6 +15,7 @@ from agents.loop import NodeLoop, agent_version
 from agents.otlp import PATH, Exporter
 from agents.pages import Answer, Pages
 from agents.scrape import target
+from agents.server_commands import ServerCommands
 from agents.service import Service
 from agents.vitals import STALE_S, NodeView
 
@@ -59,13 +60,14 @@ class Outputs:
         self._otlp = None if config.otlp is None else Exporter(target(config.otlp, PATH), self._views, self._version)
         self._control: ControlSocket | None = None
         source = nodes[0].source
+        controls = None
         if len(nodes) == 1 and isinstance(source, Controllable):
-            node = nodes[0]
-            controls = Controls(source, self._views[0], server, node.tell, config.allow_commands, self._version)
-            if node.sender is not None:
-                node.sender.on_command = controls.obey
+            controls = Controls(source, self._views[0], server, nodes[0].tell, self._version)
             if held.socket is not None:
                 self._control = ControlSocket(held.socket, controls)
+        for node in nodes:
+            if node.sender is not None:
+                node.sender.on_command = ServerCommands(controls, node.vitals, node.tell, config.allow_commands).obey
 
     async def start(self) -> None:
         """Listen where the settings say; ConfigError where that cannot be had."""

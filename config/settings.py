@@ -40,6 +40,7 @@ for _origin in CSRF_TRUSTED_ORIGINS:
 INSTALLED_APPS = [
     "fleet.accounts",
     "fleet.inventory",
+    "fleet.commands",
     "fleet.store",
     "fleet.ingest",
     "fleet.findings",
@@ -190,6 +191,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "ENUM_NAME_OVERRIDES": {"CommandStateEnum": "fleet.commands.models.STATES", "StateEnum": "fleet.api.serializers.STATES"},
 }
 
 REDIS_URL = env.url(
@@ -294,6 +296,9 @@ FETTLE_QUEUE_MB = env.integer(
     1,
     65_536,
     about="The same bound in MB (1,000,000 bytes) of memory, as estimated for decoded batches: several times their bytes on the wire.",
+)
+FETTLE_COMMAND_WAIT_S = env.integer(
+    "FETTLE_COMMAND_WAIT_S", 300, 1, 86_400, about="Seconds that a command waits for its node, and then for the agent's answer."
 )
 FETTLE_ADVISOR_WINDOW_S = env.integer(
     "FETTLE_ADVISOR_WINDOW_S", 300, 20, 86_400, about="Seconds of telemetry that the advisor judges at a time."

@@ -1,6 +1,7 @@
 """What goes wrong behind a view, as an answer with a sentence."""
 
 import logging
+from http import HTTPStatus
 from typing import Any
 
 from django.utils.translation import gettext
@@ -10,6 +11,7 @@ from rest_framework.exceptions import APIException, ParseError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
+from fleet.commands.asking import AskError
 from fleet.findings.lifecycle import MoveError
 from fleet.store.series import StoreError
 
@@ -36,8 +38,25 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(error, StoreError):
         log.error("The store failed a request: %s", error)  # its text may name paths: for the log alone
         error = StoreUnavailable()
-    elif isinstance(error, MoveError):
+    elif isinstance(error, MoveError | AskError):
         error = Conflict(str(error))
     elif isinstance(error, RecursionError):
         error = ParseError(gettext("The JSON of the request is nested too deeply."))
-    return exception_handler(error, context)
+    response = exception_handler(error, context)
+    if response is not None and getattr(context.get("view"), "tells_problems", False):
+        _as_problem(response)
+    return response
+
+
+def _as_problem(response: Response) -> None:
+    """Make the answer a problem document (RFC 9457); what does not fit single parameters stands under `errors`, by parameter."""
+    said = response.data
+    detail = said.get("detail") if isinstance(said, dict) else None
+    response.data = {
+        "type": "about:blank",
+        "title": HTTPStatus(response.status_code).phrase,
+        "status": response.status_code,
+        "detail": detail or gettext("The request does not fit; `errors` says where."),
+        **({} if detail else {"errors": said}),
+    }
+    response.content_type = "application/problem+json"

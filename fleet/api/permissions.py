@@ -6,6 +6,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from fleet.accounts.models import ApiToken
+from fleet.commands.asking import MAY
 
 
 class MayChangeFindings(BasePermission):
@@ -20,3 +21,17 @@ class MayChangeFindings(BasePermission):
         if isinstance(request.auth, ApiToken) and not request.auth.may_write:
             return False
         return request.user.has_perm("findings.change_finding")
+
+
+class MayCommand(BasePermission):
+    """Reading is for everyone who is known; asking an agent needs the right to, and a token that may write."""
+
+    message = _("This needs the right to add commands (operators have it), and with a token one that was made with --write.")
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True for reads, and for writes by a person with the right whose token, if any, may write."""
+        if request.method in SAFE_METHODS:
+            return True
+        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
+            return False
+        return request.user.has_perm(MAY)

@@ -3,11 +3,12 @@
 from django.contrib.auth import views as auth
 from django.urls import include, path
 
-from fleet.dashboard.views import findings, gpus, icon, nodes, overview
+from fleet.dashboard.views import commands, findings, gpus, icon, nodes, overview
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
     path("fleet.json", overview.heat_map, name="heat-map"),
+    path("nodes/<str:name>/command/", commands.command, name="node-command"),
     path("nodes/<path:name>/", nodes.node, name="node"),
     path("gpus/<int:gpu_id>/", gpus.gpu, name="gpu"),
     path("gpus/<int:gpu_id>/series.json", gpus.series, name="gpu-series"),

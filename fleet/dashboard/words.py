@@ -83,6 +83,8 @@ EVENT: Final = {
     "memory": pgettext_lazy("event", "host memory"),
     "pcie": "PCIe",
     "hardware": pgettext_lazy("event", "hardware"),
+    "command_done": _("command done"),
+    "command_refused": _("command refused"),
 }
 
 REFUSAL: Final = {

@@ -204,6 +204,7 @@ class Connection:
         if speaks:
             voice.node = enrolled.node
             self.ingest.ring.enrol(enrolled.node, enrolled.gpus)
+            self.ingest.commands.look()
         if enrolled.is_new_boot:
             self.ingest.ledger.forget(hello.node)
             logger.info("%s says hello: %d GPUs, agent %s", hello.node, len(hello.gpus), clean(hello.agent_version, 40))

@@ -20,12 +20,13 @@ from django.db import Error as DatabaseFault
 from kombu.exceptions import OperationalError
 from msgspec import structs
 
+from fleet.commands.passing import Answer, settle
 from fleet.ingest.accept import Session, clean
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.threads import Threads
 from fleet.inventory.models import Event as Row
 from wire.codec import WireError
-from wire.messages import Event
+from wire.messages import COMMAND_DONE, COMMAND_REFUSED, Event
 
 TASK: Final = "fleet.findings.tasks.event_arrived"
 MAX_WAITING: Final = 20_000
@@ -185,14 +186,12 @@ def commit(group: list[Arrived]) -> tuple[list[Arrived], list[Arrived], list[int
     stored: list[Arrived] = []
     refused: list[Arrived] = []
     try:
-        with transaction.atomic():
-            Row.objects.bulk_create([_row(arrived) for arrived in group], ignore_conflicts=True)
+        _store(group)
         stored = group
     except _BAD_ROW:  # a node or GPU was deleted under one of them, or the database takes less than we do
         for arrived in group:
             try:
-                with transaction.atomic():
-                    Row.objects.bulk_create([_row(arrived)], ignore_conflicts=True)
+                _store([arrived])
                 stored.append(arrived)
             except _BAD_ROW:
                 refused.append(arrived)
@@ -204,6 +203,18 @@ def commit(group: list[Arrived]) -> tuple[list[Arrived], list[Arrived], list[int
         seq__in={seq for *_, seq in wanted},
     )
     return stored, refused, [pk for pk, *key in rows.values_list("pk", "node_id", "boot", "seq") if tuple(key) in wanted]
+
+
+@transaction.atomic
+def _store(group: list[Arrived]) -> None:
+    """The rows of events, and with them what those say that answer a command."""
+    rows = [_row(arrived) for arrived in group]
+    Row.objects.bulk_create(rows, ignore_conflicts=True)
+    settle(
+        Answer(row.code, row.node_id, row.kind == COMMAND_DONE, row.text, row.received_at)
+        for row in rows
+        if row.kind in (COMMAND_DONE, COMMAND_REFUSED) and row.code is not None
+    )
 
 
 def _row(arrived: Arrived) -> Row:

@@ -16,6 +16,7 @@ from fleet.ingest.accept import Session
 from fleet.ingest.auth import Tokens
 from fleet.ingest.changes import Changes
 from fleet.ingest.columns import Chunk
+from fleet.ingest.commands import CommandDesk
 from fleet.ingest.connection import Connection, Voice
 from fleet.ingest.events import Arrived, EventDesk
 from fleet.ingest.ledger import Ledger
@@ -58,12 +59,14 @@ class Ingest:
         self.hello_times: dict[int, deque[float]] = {}
         """Of each token, whichever connections they were said on."""
         self.voices: dict[str, Voice] = {}
+        self.commands = CommandDesk(self.threads, self.voices)
         self._books: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin; call on the event loop."""
         self.writer.start()
         self.events.start()
+        self.commands.start()
         self._books = asyncio.get_running_loop().create_task(self._keep_books(), name="ingest-books")
 
     async def stop(self) -> None:
@@ -72,6 +75,7 @@ class Ingest:
             self._books.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._books
+        await self.commands.stop()
         await self.writer.stop()
         await self.events.stop()
         await self._write_books()

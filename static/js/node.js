@@ -1,4 +1,4 @@
-// The node page: live values in the GPU table and of the host; engines, whose figures move more seldom, are asked for anew.
+// The node page: live values in the GPU table and of the host; what moves more seldom, engines and commands, is asked for anew.
 import { connect, fill, named, state } from "./live.js";
 import { refresh } from "./refresh.js";
 
@@ -18,4 +18,4 @@ if (table) {
   });
 }
 
-if (document.getElementById("engines")) refresh(10);
+if (document.querySelector("[data-refresh]")) refresh(10);

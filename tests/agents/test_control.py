@@ -21,7 +21,6 @@ from tests.agents.fake_nvml import FakeNvml
 from tests.agents.outputs_of import T
 from tests.agents.server import TOKEN, running, until
 from tests.agents.test_app import process
-from wire.messages import Command
 
 SERVER = "ws://127.0.0.1:9/"
 
@@ -29,11 +28,11 @@ SERVER = "ws://127.0.0.1:9/"
 class Node:
     """A node of two H200 with its controls."""
 
-    def __init__(self, allowed: tuple[str, ...] = ()) -> None:
+    def __init__(self) -> None:
         self.nvml = FakeNvml()
         self.machine = Machine(NvmlDriver(self.nvml))
         self.loop = NodeLoop("n", self.machine, Spool(), None, RealClock())
-        self.controls = Controls(self.machine, self.loop.view(), SERVER, self.loop.tell, allowed, "1.0")
+        self.controls = Controls(self.machine, self.loop.view(), SERVER, self.loop.tell, "1.0")
 
     async def tick(self) -> set[str | None]:
         """One more tick; why readings are absent in it."""
@@ -97,21 +96,6 @@ async def test_a_time_that_makes_no_sense_is_refused(seconds: object) -> None:
     assert node.controls.status()["pause_profiling_s"] == 0
 
 
-async def test_the_server_is_obeyed_in_what_the_settings_name_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """Everything else is told in the log and not done."""
-    caplog.set_level("INFO", "agents.control")
-    node = Node(allowed=("pause_profiling",))
-    node.controls.obey(Command(name="release", args={"seconds": 60}))
-    node.controls.obey(Command(name="rm -rf\n/", args={}))
-    node.controls.obey(Command(name="pause_profiling", args={"seconds": 60}))
-    await until(lambda: node.controls.status()["pause_profiling_s"] > 0, 10)
-
-    assert node.controls.status()["release_s"] == 0
-    assert "release is not among allow_commands" in caplog.text
-    assert "rm -rf/ is not among" in caplog.text
-    assert "as asked by the server" in caplog.text
-
-
 async def test_the_socket_is_this_users_alone_and_bears_nonsense(tmp_path: Path) -> None:
     """A line that is no question gets a sentence; what an agent left behind is replaced."""
     path = tmp_path / "agent.sock"
@@ -155,30 +139,6 @@ def test_without_an_agent_the_places_that_were_looked_at_are_named(tmp_path: Pat
     with pytest.raises(ask.AskError, match=f"no agent runs here, as far as {tmp_path} tell"):
         ask.ask(AgentConfig(run_dir=tmp_path), {"do": "status"})
     assert ask.main(AgentConfig(run_dir=tmp_path), "status", None, as_json=False) == 1
-
-
-async def test_a_servers_command_reaches_the_driver_over_the_agents_connection(tmp_path: Path) -> None:
-    """Told back as an event; what is not allowed has none."""
-    token = tmp_path / "token"
-    token.write_text(TOKEN)
-    words = (
-        "agent",
-        "--token-file",
-        str(token),
-        "--node",
-        "n",
-        "--run-dir",
-        str(tmp_path / "run"),
-        "--allow-commands",
-        "release",
-    )
-    async with running() as server:
-        sent = iter([Command(name="pause_profiling", args={"seconds": 60}), Command(name="release", args={"seconds": 60})])
-        server.on_batch = lambda _: next(sent, None)
-        async with process(*words, "--server", server.url):
-            await until(lambda: any("asked by the server" in event.text for event in server.events), 20)
-
-    assert not any("profiling" in event.text for event in server.events)
 
 
 async def test_a_real_agent_is_asked_serves_its_pages_and_keeps_a_second_one_out(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from fleet.dashboard import cells, engines, fact_words, facts, labels, readings, words
+from fleet.commands.asking import MAY
+from fleet.dashboard import cells, commands, engines, fact_words, facts, labels, readings, words
 from fleet.dashboard.listing import OPEN, grouped
 from fleet.inventory.models import Absence, Gpu, Node, Refusal
 from wire.messages import PROCESSES
@@ -31,6 +32,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     absences = list(cells.open_absences(found.pk))
     stale = found.is_stale
     ids = [gpu.pk for gpu in gpus]
+    asked = commands.rows(found)
     return render(
         request,
         "dashboard/node.html",
@@ -50,6 +52,12 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             "findings": grouped(found.findings.filter(OPEN)),
             "noisy_means": words.NOISY_MEANS,
             "events": event_rows(found),
+            "commands": asked,
+            "commands_open": any(row.is_open for row in asked),
+            "may_command": request.user.has_perm(MAY) and not found.recording,
+            "command_forms": commands.FORMS,
+            "command_minutes": commands.MINUTES,
+            "command_default": commands.DEFAULT_MIN,
             "why_no_gpu": "" if any(gpu.present for gpu in gpus) else why_no_gpu(found),
             "absences": cells.absence_rows(absences, len(gpus)),
             "refusals": [

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import Permission
 from django.contrib.staticfiles import finders
 from django.utils import timezone
 from drf_spectacular.drainage import GENERATOR_STATS
@@ -13,6 +14,8 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
 from rest_framework.test import APIClient
 
+from fleet.accounts.models import User
+from fleet.commands.asking import ask
 from fleet.findings.lifecycle import Place, report
 from tests.fleet.rows import found, gpu, node
 
@@ -41,21 +44,32 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
     card = gpu(home)
     row = report(timezone.now(), found(), Place(home.pk, (card.pk,)))
     schema = json.loads(alice.get("/api/v1/schema/?format=json").content)
-    ids = {"/api/v1/nodes/": home.pk, "/api/v1/gpus/": card.pk, "/api/v1/findings/": row.pk}
+    alice_herself = User.objects.get(username="alice")
+    alice_herself.user_permissions.add(Permission.objects.get(codename="add_command"))
+    command = ask(home, "take_driver_back", None, "a test", alice_herself)
+    ids = {
+        f"/api/v1/nodes/{home.pk}/commands/": command.pk,
+        "/api/v1/nodes/": home.pk,
+        "/api/v1/gpus/": card.pk,
+        "/api/v1/findings/": row.pk,
+    }
     asked = 0
 
     for path, operations in schema["paths"].items():
-        real = path.replace("{id}", str(next((pk for start, pk in ids.items() if path.startswith(start)), "")))
+        real = path.replace("{node_id}", str(home.pk))
+        real = real.replace("{id}", str(next((pk for start, pk in ids.items() if real.startswith(start)), "")))
         assert not re.search(r"[{}]", real)
         if path == "/api/v1/series/":
             real += f"?scope=gpu&entity={card.pk}&metrics=power_w"
         for method in operations:
-            body = {"after": "accepted"} if method == "post" else None
+            body = None
+            if method == "post":
+                body = {"what": "resume_profiling", "reason": "a test"} if "commands" in path else {"after": "accepted"}
             answer = getattr(alice, method)(real, body, format=None if body is None else "json")
             assert str(answer.status_code) in operations[method]["responses"], f"{method} {real}"
             assert answer.status_code < 300
             asked += 1
-    assert asked == 9
+    assert asked == 12
 
 
 def test_it_says_how_to_sign_in() -> None:
