@@ -5,10 +5,10 @@ import asyncio
 from agents.device import DeviceEvent
 from agents.loop import NodeLoop, run
 from agents.segment import BATCH, EVENT
-from agents.source import GPU, HOST, Absences, Inventory, Tick
+from agents.source import ENGINE, GPU, HOST, Absences, Inventory, Tick
 from agents.spool import Spool
 from wire.codec import decode_from_agent
-from wire.messages import AbsentChange, Batch, Event, FromAgent, GpuFacts, HostFacts
+from wire.messages import AbsentChange, Batch, EngineAbsence, Engines, Event, FromAgent, GpuFacts, GpuLabels, HostFacts
 
 
 class Hand:
@@ -41,6 +41,9 @@ class Given:
         self.holds_reasons: list[str | None] = [None] * gpus
         self.host_reasons: list[str | None] = [None] * len(HOST)
         self.happened: list[DeviceEvent] = []
+        self.engines = Engines()
+        self.engine_reasons: list[list[str | None]] = []
+        self.gpu_labels: list[dict[str, str]] = []
 
     async def collect(self) -> Tick:
         gpus = len(self.gpu_reasons)
@@ -50,6 +53,9 @@ class Given:
             host=[1.0] * len(HOST),
             host_reasons=list(self.host_reasons),
             holds_reasons=list(self.holds_reasons),
+            engines=self.engines,
+            engine_reasons=self.engine_reasons,
+            gpu_labels=self.gpu_labels,
         )
 
     def events(self) -> list[DeviceEvent]:
@@ -134,6 +140,20 @@ async def test_reasons_travel_once_when_they_change() -> None:
         [],
         [AbsentChange(0, GPU[3], None)],
     ]
+
+
+async def test_words_of_engines_and_gpus_travel_once_and_events_have_their_severity() -> None:
+    """In the first batch alone, as long as nothing changes."""
+    source = Given()
+    source.engines = Engines(name=["http://h"], kind=["vllm"], model=[""], pid=[None], values=[[None]] * len(ENGINE))
+    source.engine_reasons = [["timeout"] * len(ENGINE)]
+    source.gpu_labels = [{"pod": "a"}]
+    source.happened = [DeviceEvent("memory", None, None, "The host's memory has an uncorrected error.", severity="warn")]
+    spool = await ticked(Hand(), source, 3)
+
+    assert [batch.engines.absent for batch in batches(spool)] == [[EngineAbsence("http://h", "timeout", {})], [], []]
+    assert [batch.gpu_labels for batch in batches(spool)] == [[GpuLabels(0, {"pod": "a"})], [], []]
+    assert [event.severity for event in events(spool)] == ["warn"]
 
 
 async def test_processes_that_cannot_be_listed_are_told_as_absent() -> None:
