@@ -31,6 +31,15 @@ def test_systemd_finds_nothing_to_say_of_it(tmp_path: Path) -> None:
     assert (ran.returncode, [line for line in ran.stderr.splitlines() if UNIT.name in line]) == (0, [])
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+def test_what_systemd_rates_as_exposed_does_not_grow() -> None:
+    """At most 3.7 of 10: what is left open is what the agent reads, and each of it is told in the unit."""
+    command = ["systemd-analyze", "security", "--offline=yes", "--no-pager", "--threshold=37", str(UNIT)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stdout[-300:]
+
+
 def test_it_is_watched_hardened_and_open_where_the_agent_reads() -> None:
     """The devices, others' /proc and the kernel log stay reachable; nothing but its own folders may be written."""
     found = service()
