@@ -60,7 +60,7 @@ def _distances(node: Node) -> Fact:
     told = node.numa_distances if isinstance(node.numa_distances, dict) else {}
     lines = tuple(line for key in told for line in _lines(node, key))
     return Fact(
-        str(FACT["numa_distances"]), str(len(told)) if told else "", "" if told else _reason(node, "numa_distances"), lines
+        str(fact_words.NUMA_NODES), str(len(told)) if told else "", "" if told else _reason(node, "numa_distances"), lines
     )
 
 

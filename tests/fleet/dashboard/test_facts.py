@@ -43,7 +43,15 @@ def test_a_node_shows_what_it_is(viewer: Client) -> None:
     known()
     html = page(viewer, "/nodes/n/")
 
-    for text in ("CPU governor", "powersave", "NVIDIA kernel module", "580.159.04", "from node 0: 10 21", "RmProfilingAdminOnly=1"):
+    for text in (
+        "CPU governor",
+        "powersave",
+        "NVIDIA kernel module",
+        "580.159.04",
+        "NUMA nodes",
+        "from node 0: 10 21",
+        "RmProfilingAdminOnly=1",
+    ):
         assert text in html, text
 
 
@@ -128,7 +136,10 @@ def test_events_show_their_severity_and_changes_in_the_readers_language(viewer: 
     node = known()
     now = timezone.now()
     for seq, (kind, severity, text) in enumerate(
-        [(KIND, "", "CPU governor: powersave → performance"), ("memory", "warn", "The host's memory has an uncorrected error: B1.")]
+        [
+            (KIND, "", "CPU governor: powersave → performance"),
+            ("memory", "warn", "The host's memory has an uncorrected error: B1."),
+        ]
     ):
         Event.objects.create(node=node, boot="", seq=seq, kind=kind, severity=severity, text=text, observed_at=now)
     html = page(viewer, "/nodes/n/")
