@@ -30,7 +30,7 @@ def schedule(sender: Celery, **_: Any) -> None:
         "fleet.notify.tasks.route_transitions": 2,
         "fleet.notify.tasks.sweep_deliveries": 2,
         "fleet.store.tasks.compact": 60,
-        "fleet.store.tasks.prune": 3600,
+        "fleet.store.tasks.prune": 600,
     }
     sender.conf.beat_schedule = {
         name: {"task": name, "schedule": float(period), "options": {"expires": max(period, 1)}}

@@ -5,7 +5,8 @@ Every read says what it is `about`: docs/reference/settings.md is generated from
 
 import difflib
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -89,6 +90,14 @@ def integer(name: str, default: int, low: int = 0, high: int = 1 << 31, *, about
     if not low <= number <= high:
         raise SettingError(f"{name}={number} is outside {low} to {high}; give a number between them.")
     return number
+
+
+def rises(values: Mapping[str, float], unit: str) -> None:
+    """SettingError unless each value, by its variable, is at least the one before."""
+    pairs = list(values.items())
+    for (finer, less), (coarser, more) in pairwise(pairs):
+        if more < less:
+            raise SettingError(f"{coarser} is {more:g} {unit} and {finer} is {less:g}: give {coarser} as long a time, or longer.")
 
 
 def words(name: str, default: str = "", *, about: str) -> list[str]:

@@ -269,8 +269,30 @@ FETTLE_AGENT_FILE = env.text(
     str(BASE_DIR / "dist" / "fettle-agent.pyz"),
     about="The agent as one file, which `/agent/install.sh` installs on nodes; `make agent` builds it.",
 )
+# Telemetry as it was measured and as roll-ups; of each resolution at least as long as of the finer ones.
 FETTLE_RETAIN_RAW_H = env.integer(
     "FETTLE_RETAIN_RAW_H", 24, 1, 8784, about="Hours of one-second telemetry to keep; whole days go at a time."
+)
+FETTLE_RETAIN_10S_D = env.integer("FETTLE_RETAIN_10S_D", 7, 1, 3660, about="Days of ten-second roll-ups to keep.")
+FETTLE_RETAIN_1M_D = env.integer("FETTLE_RETAIN_1M_D", 90, 1, 3660, about="Days of one-minute roll-ups to keep.")
+FETTLE_RETAIN_1H_D = env.integer(
+    "FETTLE_RETAIN_1H_D", 730, 1, 36_500, about="Days of one-hour roll-ups to keep; thirty days go at a time."
+)
+env.rises(
+    {
+        "FETTLE_RETAIN_RAW_H": FETTLE_RETAIN_RAW_H / 24,
+        "FETTLE_RETAIN_10S_D": FETTLE_RETAIN_10S_D,
+        "FETTLE_RETAIN_1M_D": FETTLE_RETAIN_1M_D,
+        "FETTLE_RETAIN_1H_D": FETTLE_RETAIN_1H_D,
+    },
+    "days",
+)
+FETTLE_STORE_GB = env.integer(
+    "FETTLE_STORE_GB",
+    0,
+    0,
+    1_000_000,
+    about="Most GB (1,000,000,000 bytes) that telemetry may take: over it the oldest one-second hours go first, then the oldest roll-ups. 0: no limit.",
 )
 FETTLE_RETAIN_EVENTS_D = env.integer(
     "FETTLE_RETAIN_EVENTS_D",

@@ -33,7 +33,7 @@ def forget(now: datetime) -> dict[str, int]:
 def _past(now: datetime) -> Mapping[str, QuerySet[Any]]:
     finding_end = now - timedelta(days=settings.FETTLE_RETAIN_FINDINGS_D)
     event_end = now - timedelta(days=settings.FETTLE_RETAIN_EVENTS_D)
-    engine_end = min(event_end, now - timedelta(hours=settings.FETTLE_RETAIN_RAW_H))  # its id is the key of its readings
+    engine_end = min(event_end, now - timedelta(days=settings.FETTLE_RETAIN_1H_D))  # its id is the key of its readings
     return {
         "sessions": Session.objects.filter(expire_date__lt=now),
         "events": Event.objects.filter(handled_at__lt=event_end, received_at__lt=event_end),

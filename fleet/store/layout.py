@@ -1,11 +1,14 @@
 """Names of the data set's files, and which of them a reader counts.
 
-`raw/<scope>/<UTC day>/<level>-<t0>-<t1>-q<first>-<last>-s<k>of<n>-e<low>-<high>.parquet`
+`<resolution>/<scope>/<first day>/<level>-<t0>-<t1>-q<first>-<last>-s<k>of<n>-e<low>-<high>.parquet`
 
-- level: a as flushed, b merged from five minutes of arrivals, c a settled hour
-- t0, t1: the real first second of its rows and one past the last; a file never leaves its UTC hour
+- resolution: `raw` the rows as written, `10s`, `1m`, `1h` roll-ups
+- level: a as flushed or as rolled up, b merged from five minutes of arrivals, c a settled hour (of roll-ups: a merged part),
+  d a settled hour whose roll-ups are made
+- t0, t1: the real first second of its rows and one past the last; a file never leaves its part: an hour of UTC, of coarse
+  roll-ups a day or thirty
 - q: the range of write numbers that it covers. Write numbers only grow, so of two rows with the same key the one
-  from the higher number counts, and a merged file takes the place of every file of its hour within its range.
+  from the higher number counts, and a merged file takes the place of every file of its part within its range.
 - s: shard k of n. A set counts only when all its shards are there.
 - e: the lowest and highest entity inside
 """
@@ -26,7 +29,22 @@ DAMAGED: Final = ".damaged"
 TMP: Final = ".tmp"
 TRASH: Final = ".trash-"
 
-_NAME = re.compile(r"([abc])-(\d{1,10})-(\d{1,10})-q(\d{1,16})-(\d{1,16})-s(\d{1,5})of(\d{1,5})-e(\d{1,10})-(\d{1,10})\.parquet")
+_NAME = re.compile(r"([abcd])-(\d{1,10})-(\d{1,10})-q(\d{1,16})-(\d{1,16})-s(\d{1,5})of(\d{1,5})-e(\d{1,10})-(\d{1,10})\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Rows of `step_s` seconds: the folder that they lie in, the seconds of a part and of a directory."""
+
+    step_s: int
+    name: str
+    part_s: int = HOUR_S
+    folder_s: int = DAY_S
+
+
+RAW: Final = Resolution(1, "raw")
+ROLLED: Final = (Resolution(10, "10s"), Resolution(60, "1m", DAY_S), Resolution(3600, "1h", 30 * DAY_S, 30 * DAY_S))
+RESOLUTIONS: Final = (RAW, *ROLLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +65,6 @@ class File:
     def name(self) -> str:
         """Its name in the day's directory."""
         return f"{self.level}-{self.t0}-{self.t1}-q{self.q0}-{self.q1}-s{self.shard}of{self.shards}-e{self.e0}-{self.e1}.parquet"
-
-    @property
-    def hour(self) -> int:
-        """Its UTC hour, counted from the epoch."""
-        return self.t0 // HOUR_S
 
     @property
     def set_key(self) -> tuple[str, int, int, int, int, int]:
@@ -86,10 +99,14 @@ class FileSet:
         """True when every shard is there or known to be damaged."""
         return len(self.files) + self.damaged == self.first.shards
 
+    def holds(self, entity: int) -> bool:
+        """True when it may have rows of the entity."""
+        return any(file.e0 <= entity <= file.e1 for file in self.files)
+
 
 @dataclass(slots=True)
 class Hour:
-    """The sets of one hour in write order: those that count, those that a merge took the place of, and half-made ones."""
+    """The sets of one hour (or longer part) in write order: those that count, those that a merge took the place of, and half-made ones."""
 
     live: list[FileSet]
     superseded: list[tuple[FileSet, FileSet]]  # (old, the set that covers it)
@@ -106,13 +123,13 @@ class Day:
     strange: list[str]
 
 
-def day_of(ts: int) -> str:
-    """The UTC day of a second, as its directory is named."""
-    return datetime.fromtimestamp(ts, UTC).date().isoformat()
+def day_of(ts: int, of: Resolution = RAW) -> str:
+    """The first UTC day of the directory that a second lies in, as it is named."""
+    return datetime.fromtimestamp(ts // of.folder_s * of.folder_s, UTC).date().isoformat()
 
 
 def day_start(name: str) -> int | None:
-    """The first second of a day's directory; None when the name is not a day."""
+    """The first second of a directory; None when the name is not a day."""
     try:
         day = date.fromisoformat(name)
     except ValueError:
@@ -120,17 +137,18 @@ def day_start(name: str) -> int | None:
     return (day - date(1970, 1, 1)) // timedelta(seconds=1) if day.isoformat() == name else None
 
 
-def days(root: Path, start: int, end: int) -> list[Path]:
+def days(root: Path, start: int, end: int, of: Resolution = RAW) -> list[Path]:
     """The directories that may hold seconds from `start` up to `end`, oldest first."""
     try:
         names = sorted(entry.name for entry in root.iterdir())
     except FileNotFoundError:
         return []
-    return [root / name for name in names if (first := day_start(name)) is not None and first < end and first + DAY_S > start]
+    known = ((name, day_start(name)) for name in names)
+    return [root / name for name, first in known if first is not None and first < end and first + of.folder_s > start]
 
 
-def read_day(path: Path) -> Day:
-    """The directory's sets by hour. A directory that is gone is an empty one."""
+def read_day(path: Path, of: Resolution = RAW) -> Day:
+    """The directory's sets by part, numbered from the epoch. A directory that is gone is an empty one."""
     files: list[tuple[File, bool]] = []
     tmp: list[str] = []
     strange: list[str] = []
@@ -146,8 +164,8 @@ def read_day(path: Path) -> Day:
             files.append((file, name.endswith(DAMAGED)))
         else:
             strange.append(name)
-    files.sort(key=lambda item: (item[0].hour, *item[0].set_key, item[0].shard))
-    hours = {hour: _hour(group) for hour, group in groupby(files, key=lambda item: item[0].hour)}
+    files.sort(key=lambda item: (item[0].t0 // of.part_s, *item[0].set_key, item[0].shard))
+    hours = {part: _hour(group) for part, group in groupby(files, key=lambda item: item[0].t0 // of.part_s)}
     return Day(path, hours, tmp, strange)
 
 
@@ -180,3 +198,14 @@ def live_files(days_: Iterable[Day], start: int, end: int, entities: tuple[int, 
                 for file in one.files:
                     if entities is None or (file.e0 <= entities[1] and file.e1 >= entities[0]):
                         yield day.path / file.name
+
+
+def covered(root: Path, of: Resolution, start: int, end: int, entity: int | None = None) -> set[int]:
+    """The hours from the first to the last of each file that counts and has seconds of the span (and may have the entity)."""
+    hours: set[int] = set()
+    for path in days(root, start, end, of):
+        for part in read_day(path, of).hours.values():
+            for one in part.live:
+                if one.first.t0 < end and one.first.t1 + of.step_s > start and (entity is None or one.holds(entity)):
+                    hours.update(range(one.first.t0 // HOUR_S, (one.first.t1 - 1) // HOUR_S + 1))
+    return hours

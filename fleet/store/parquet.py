@@ -4,8 +4,8 @@ Any number of processes may read, one at a time writes, one at a time merges. do
 says why it lies as it does; layout.py has the names.
 """
 
+import errno
 import logging
-import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -15,11 +15,14 @@ from typing import Final
 
 import polars as pl
 
-from fleet.store import disk
-from fleet.store.buckets import buckets, check
+from fleet.store import disk, retention
+from fleet.store.answers import plan
+from fleet.store.buckets import answer, buckets, check
 from fleet.store.columns import MAX_KEY, Table, tables
-from fleet.store.layout import DAY_S, HOUR_S, TRASH, File, day_of, days, read_day
+from fleet.store.layout import HOUR_S, RAW, RESOLUTIONS, ROLLED, File, Resolution, day_of, days, read_day
 from fleet.store.reader import Reader
+from fleet.store.rolled import RolledTable
+from fleet.store.rollup import merge, roll
 from fleet.store.series import StoreError
 from wire.metrics import METRICS, Metric, Scope
 
@@ -34,13 +37,17 @@ class ParquetSeries:
     def __init__(
         self, root: Path, metrics: Iterable[Metric] = METRICS, clock: Callable[[], float] = time.time, grace_s: float = GRACE_S
     ) -> None:
-        self.root = Path(root) / "raw"
+        self.root = Path(root)
         self.tables = tables(metrics)
-        self.readers = {scope: Reader(self.root / scope, table) for scope, table in self.tables.items()}
+        self.rolled = {scope: {of: RolledTable(table, of) for of in ROLLED} for scope, table in self.tables.items()}
+        self.readers = {
+            scope: {of: Reader(self.folder(scope, of), table if of is RAW else self.rolled[scope][of], of) for of in RESOLUTIONS}
+            for scope, table in self.tables.items()
+        }
         self.clock = clock
         self.grace_s = grace_s
         self.misfits = 0  # values that did not fit their column and were stored as null
-        self._floors: dict[Scope, int] = {}
+        self._floors: dict[tuple[Scope, Resolution], int] = {}
 
     # The five calls
 
@@ -54,13 +61,14 @@ class ParquetSeries:
         hours = [(part, encode(part)) for part in by_hour(packed)]
         made: list[tuple[Path, Path]] = []
         try:
-            disk.make_directory(self.root / scope)
-            with self._writing(scope) as fd:
+            disk.make_directory(self.folder(scope))
+            with self.writing(scope) as fd:
                 assert fd is not None  # noqa: S101 - it waited
-                number = disk.next_number(fd, self._floor(scope), int(self.clock() * 1000))
+                number = self.number(fd, scope)
                 try:
                     for part, data in hours:
-                        path = self._path(scope, File("a", *_span(part, "ts"), number, number, 0, 1, *_low_high(part, "entity")))
+                        file = File("a", *span(part, "ts"), number, number, 0, 1, *low_high(part, "entity"))
+                        path = self.folder(scope) / day_of(file.t0) / file.name
                         disk.make_directory(path.parent)
                         made.append((disk.put(path, data, "flush"), path))
                 except OSError:
@@ -78,7 +86,7 @@ class ParquetSeries:
         """As Series.window."""
         table = self.table(scope)
         names = table.names(metrics)
-        return table.unpack(self.readers[scope].rows(start, end, entities, names))
+        return table.unpack(self.readers[scope][RAW].rows(start, end, entities, names))
 
     def series(
         self, scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int, *, full: bool = False
@@ -86,34 +94,35 @@ class ParquetSeries:
         """As Series.series."""
         table = self.table(scope)
         names = check(table, metrics, step_s)
-        return buckets(table, self.window(scope, start, end, [entity], names), names, step_s, full=full)
+        try:
+            found = plan(self.readers[scope], entity, start, end, step_s) if start < end else {}
+        except OSError as error:
+            raise StoreError(f"{self.root} cannot be read: {error.strerror or error}.") from error
+        if found.keys() <= {RAW}:
+            return buckets(table, self.window(scope, start, end, [entity], names), names, step_s, full=full)
+        parts: list[pl.DataFrame] = []
+        for of, hours in found.items():
+            low, high = max(start - of.step_s + 1, hours[0] * HOUR_S), min(end, (hours[-1] + 1) * HOUR_S)
+            reader = self.readers[scope][of]
+            if of is RAW:
+                rows = table.unpack(reader.rows(low, high, [entity], table.names(names), hours))
+                parts.append(roll(table, rows, names, step_s, p95=full))
+            else:
+                rolled = self.rolled[scope][of]
+                parts.append(rolled.read(reader.rows(low, high, [entity], rolled.wanted(names), hours), names))
+        ordered = pl.concat(parts, how="vertical_relaxed").sort(table.keys)
+        return answer(table, merge(table, ordered, names, step_s), names, full=full)
 
     def latest(
         self, scope: Scope, since: int, entities: Collection[int] | None = None, metrics: Collection[str] | None = None
     ) -> pl.DataFrame:
         """As Series.latest."""
         table = self.table(scope)
-        return table.unpack(self.readers[scope].newest(since, MAX_KEY + 1, entities, table.names(metrics)))
+        return table.unpack(self.readers[scope][RAW].newest(since, MAX_KEY + 1, entities, table.names(metrics)))
 
     def prune(self, before: Mapping[int, int], most_bytes: int | None = None) -> int:
-        """As Series.prune: days that end by `before[1]` leave in one rename each, then their bytes are freed."""
-        try:
-            disk.make_directory(self.root)
-            with disk.locked(self.root / "compact.lock"):
-                return sum(self._prune(scope, before.get(1, 0)) for scope in self.tables)
-        except OSError as error:
-            raise StoreError(f"Old days in {self.root} cannot be removed: {error.strerror or error}.") from error
-
-    def _prune(self, scope: Scope, before: int) -> int:
-        freed = 0
-        root = self.root / scope
-        for day in days(root, 0, before // DAY_S * DAY_S):
-            trash = root / f"{TRASH}{day.name}-{time.time_ns()}"
-            with self._writing(scope):
-                day.rename(trash)
-            freed += sum(entry.stat().st_size for entry in trash.iterdir())
-            shutil.rmtree(trash)
-        return freed
+        """As Series.prune: days that end by their second leave in one rename each, then their bytes are freed."""
+        return retention.prune(self, before, most_bytes)
 
     # For the compactor
 
@@ -124,20 +133,31 @@ class ParquetSeries:
         except KeyError:
             raise StoreError(f"No scope {scope!r}; use {', '.join(self.tables)}.") from None
 
-    def _writing(self, scope: Scope) -> AbstractContextManager[int | None]:
-        return disk.locked(self.root / scope / "write.lock")
+    def folder(self, scope: Scope, of: Resolution = RAW) -> Path:
+        """Where the scope's files of a resolution lie."""
+        return self.root / of.name / scope
 
-    def _path(self, scope: Scope, file: File) -> Path:
-        return self.root / scope / day_of(file.t0) / file.name
+    @property
+    def lock(self) -> Path:
+        """The file that one compactor or prune at a time has locked; its directory is there."""
+        disk.make_directory(self.root / RAW.name)
+        return self.root / RAW.name / "compact.lock"
 
-    def _floor(self, scope: Scope) -> int:
+    def writing(self, scope: Scope, of: Resolution = RAW) -> AbstractContextManager[int | None]:
+        """While it is held, nobody else writes files of the scope and resolution; the folder is there."""
+        return disk.locked(self.folder(scope, of) / "write.lock")
+
+    def number(self, fd: int, scope: Scope, of: Resolution = RAW) -> int:
+        """The next write number, for the holder of the lock `fd`."""
+        return disk.next_number(fd, self._floor(scope, of), int(self.clock() * 1000))
+
+    def _floor(self, scope: Scope, of: Resolution) -> int:
         """The highest write number in use when this process first wrote: the lock file may be older after a power cut."""
-        if scope not in self._floors:
-            root = self.root / scope
-            listed = (read_day(path) for path in days(root, 0, MAX_KEY))
+        if (scope, of) not in self._floors:
+            listed = (read_day(path, of) for path in days(self.folder(scope, of), 0, MAX_KEY, of))
             files = (one.first for day in listed for hour in day.hours.values() for one in (*hour.live, *hour.incomplete))
-            self._floors[scope] = max((file.q1 for file in files), default=0)
-        return self._floors[scope]
+            self._floors[scope, of] = max((file.q1 for file in files), default=0)
+        return self._floors[scope, of]
 
     def _count(self, scope: Scope, misfits: int) -> None:
         if misfits and not self.misfits:
@@ -161,13 +181,17 @@ def encode(rows: pl.DataFrame, row_group: int | None = None) -> memoryview:
 def refusal(error: OSError, root: Path, outcome: str) -> str:
     """A sentence for what the disk said, and what to do where that is known."""
     reason = f"{root} cannot be written: {error.strerror or error}; {outcome}."
-    return f"{reason} Free space there or keep raw samples for less time (FETTLE_RETAIN_RAW_H)." if error.errno == 28 else reason
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return reason
+    return f"{reason} Free space there, keep raw samples for less time (FETTLE_RETAIN_RAW_H) or give the store a limit (FETTLE_STORE_GB)."
 
 
-def _low_high(rows: pl.DataFrame, key: str) -> tuple[int, int]:
+def low_high(rows: pl.DataFrame, key: str) -> tuple[int, int]:
+    """The lowest and the highest value of a key."""
     return int(rows[key].min()), int(rows[key].max())  # type: ignore[arg-type] # whole numbers, as the caller checked
 
 
-def _span(rows: pl.DataFrame, key: str) -> tuple[int, int]:
-    low, high = _low_high(rows, key)
+def span(rows: pl.DataFrame, key: str) -> tuple[int, int]:
+    """The lowest value of a key, and one past the highest."""
+    low, high = low_high(rows, key)
     return low, high + 1

@@ -1,13 +1,14 @@
 """Reads of one scope's files: what counts is chosen by name, filters go down into the scan."""
 
 import logging
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from fleet.store.columns import MAX_KEY, Table
-from fleet.store.layout import days, live_files, parse, read_day
+from fleet.store.layout import HOUR_S, RAW, File, Resolution, days, live_files, parse, read_day
 from fleet.store.series import StoreError
 
 logger = logging.getLogger(__name__)
@@ -17,15 +18,18 @@ _ATTEMPTS = 6
 class Reader:
     """Stored rows of one scope under `root`. Threads may share it."""
 
-    def __init__(self, root: Path, table: Table) -> None:
+    def __init__(self, root: Path, table: Table, of: Resolution = RAW) -> None:
         self.root = root
         self.table = table
+        self.of = of
         self.damaged: set[str] = set()  # files that this process could not read, passed over from then on
         self.strange: set[str] = set()
 
-    def rows(self, start: int, end: int, entities: Collection[int] | None, names: Sequence[str]) -> pl.DataFrame:
-        """Stored rows with start <= ts < end, ordered by key, one a key."""
-        return self.table.newest(self._read(start, end, entities, names))
+    def rows(
+        self, start: int, end: int, entities: Collection[int] | None, names: Sequence[str], hours: Sequence[int] | None = None
+    ) -> pl.DataFrame:
+        """Stored rows with start <= ts < end, in `hours` alone if given (rising), ordered by key, one a key."""
+        return self.table.newest(self._read(start, end, entities, names, hours=hours))
 
     def newest(self, since: int, end: int, entities: Collection[int] | None, names: Sequence[str]) -> pl.DataFrame:
         """The newest stored row of each entity (and pid). Keys are read first, then only the files with the answers."""
@@ -40,14 +44,21 @@ class Reader:
         return table.newest(rows.join(keys, on=[*group, "ts"], how="semi", maintain_order="left"))
 
     def _read(
-        self, start: int, end: int, entities: Collection[int] | None, names: Sequence[str], seconds: pl.Series | None = None
+        self,
+        start: int,
+        end: int,
+        entities: Collection[int] | None,
+        names: Sequence[str],
+        seconds: pl.Series | None = None,
+        hours: Sequence[int] | None = None,
     ) -> pl.DataFrame:
         """Stored rows in write order within each hour; those with the same key are still there."""
+        kept = _filter(start, end, entities)
+        if hours is not None and len(hours) <= hours[-1] - hours[0]:
+            kept &= (pl.col("ts") // HOUR_S).is_in(pl.Series(hours, dtype=pl.UInt32).implode())
         for _ in range(_ATTEMPTS):
             try:
-                return read_files(
-                    self.table, self._files(start, end, entities, seconds), _filter(start, end, entities), names, self.damaged
-                )
+                return read_files(self.table, self._files(start, end, entities, seconds, hours), kept, names, self.damaged)
             except FileNotFoundError:
                 continue  # merged and deleted since the listing: a new listing shows what took its place
             except OSError as error:
@@ -56,10 +67,17 @@ class Reader:
             f"{self.root} changes faster than it can be listed ({_ATTEMPTS} attempts); does something else delete files there?"
         )
 
-    def _files(self, start: int, end: int, entities: Collection[int] | None, seconds: pl.Series | None) -> list[Path]:
+    def _files(
+        self,
+        start: int,
+        end: int,
+        entities: Collection[int] | None,
+        seconds: pl.Series | None = None,
+        hours: Sequence[int] | None = None,
+    ) -> list[Path]:
         if start >= end or (entities is not None and not entities):
             return []
-        listed = [read_day(path) for path in days(self.root, start, end)]
+        listed = [read_day(path, self.of) for path in days(self.root, start, end, self.of)]
         for day in listed:
             for name in day.strange:
                 self._tell_strange(day.path / name)
@@ -68,12 +86,20 @@ class Reader:
         if seconds is not None and len(seconds) < 1000:
             wanted = seconds.to_list()
             files = [path for path in files if (file := parse(path.name)) and any(file.t0 <= ts < file.t1 for ts in wanted)]
+        if hours is not None:
+            files = [path for path in files if (file := parse(path.name)) and _touches(file, hours)]
         return files
 
     def _tell_strange(self, path: Path) -> None:
         if path.name not in self.strange:
             self.strange.add(path.name)
             logger.warning("%s is not a file of the store; it is passed over", path)
+
+
+def _touches(file: File, hours: Sequence[int]) -> bool:
+    """True when the file's time has one of the hours."""
+    at = bisect_left(hours, file.t0 // HOUR_S)
+    return at < len(hours) and hours[at] * HOUR_S < file.t1
 
 
 def _filter(start: int, end: int, entities: Collection[int] | None) -> pl.Expr:
@@ -91,7 +117,7 @@ def read_files(table: Table, files: Sequence[Path], kept: pl.Expr, names: Sequen
 
     FileNotFoundError when one has gone.
     """
-    schema = table.stored
+    schema = {name: table.stored[name] for name in dict.fromkeys((*table.keys, *names))}
     if not files:
         return pl.DataFrame(schema={name: schema[name] for name in names})
     scan = pl.scan_parquet(

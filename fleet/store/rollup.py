@@ -82,6 +82,17 @@ def merge(table: Table, rolled: pl.DataFrame, metrics: Collection[str], step_s: 
     return _whole(table, merged.drop(_GROUP), columns, {name: list(range(CODES)) for name in metrics})
 
 
+def percentiles(table: Table, rows: pl.DataFrame, metrics: Collection[str], step_s: int) -> list[pl.Series]:
+    """The `p95` parts of `roll`, a column a metric that has them."""
+    middles = [
+        pl.col(name).quantile(0.95, "linear").cast(pl.Float64).alias(f"{name}:p95")
+        for name in metrics
+        if table.columns[name].rolls == "mean"
+    ]
+    grouped = _grouped(table.keys[:-1], rows, step_s).group_by(_GROUP, maintain_order=True)
+    return grouped.agg(middles).drop(_GROUP).get_columns()
+
+
 def names(table: Table, metrics: Collection[str]) -> Iterator[str]:
     """The columns of roll-ups of these metrics, keys and text left out."""
     yield "n"

@@ -1,4 +1,4 @@
-"""Housekeeping of the store: merges every minute where due, old days out every hour.
+"""Housekeeping of the store: merges every minute where due, what is old or over the limit out every ten minutes.
 
 A store that refuses is no defect: it is said in one sentence when it begins, counted, and the next run tries again.
 """
@@ -96,9 +96,16 @@ def _merge() -> None:
 
 @shared_task(ignore_result=True, acks_late=True)
 def prune() -> int:
-    """Drop whole days of raw samples older than FETTLE_RETAIN_RAW_H; the bytes that it freed, 0 where the store refused."""
+    """Drop what is past its time or over the limit of the settings; the bytes that it freed, 0 where the store refused."""
+    now, day = int(time.time()), 86_400
+    kept_s = {
+        1: settings.FETTLE_RETAIN_RAW_H * 3600,
+        10: settings.FETTLE_RETAIN_10S_D * day,
+        60: settings.FETTLE_RETAIN_1M_D * day,
+        3600: settings.FETTLE_RETAIN_1H_D * day,
+    }
     try:
-        freed = store().prune({1: int(time.time()) - settings.FETTLE_RETAIN_RAW_H * 3600})
+        freed = store().prune({step_s: now - kept for step_s, kept in kept_s.items()}, settings.FETTLE_STORE_GB * 10**9 or None)
     except StoreError as error:
         pruning.met(error)
         return 0

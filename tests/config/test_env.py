@@ -103,3 +103,10 @@ def test_a_variable_that_nobody_reads_is_refused_with_the_nearest_name(monkeypat
 
     with pytest.raises(env.SettingError, match="PRE_FLUSH_SS is no setting; PRE_FLUSH_S is"):
         env.refuse_unknown("PRE_", ["PRE_ADMIN"], elsewhere=("PRE_OTHER_",))
+
+
+def test_a_coarser_resolution_may_not_go_before_a_finer_one() -> None:
+    """Both variables are named, with what they hold."""
+    env.rises({"FETTLE_FINE": 1, "FETTLE_SAME": 1, "FETTLE_COARSE": 7}, "days")
+    with pytest.raises(env.SettingError, match=r"FETTLE_COARSE is 2 days and FETTLE_FINE is 2\.5"):
+        env.rises({"FETTLE_FINE": 2.5, "FETTLE_COARSE": 2}, "days")

@@ -76,10 +76,10 @@ def test_processes_and_engines_go_when_they_were_not_seen_for_long(settings: Set
         times = {"first_seen_at": ago(90), "last_seen_at": ago(seen)}
         Process.objects.create(node=home, pid=number, told_at=ago(90), **times)
         Engine.objects.create(node=home, name=f"http://h:{number}", kind="vllm", pid=number, **times)
-    settings.FETTLE_RETAIN_RAW_H = 24 * 60
+    settings.FETTLE_RETAIN_1H_D = 60
     forget()
     assert Engine.objects.count() == 3
-    settings.FETTLE_RETAIN_RAW_H = 24
+    settings.FETTLE_RETAIN_1H_D = 1
     forget()
 
     assert set(Process.objects.values_list("pid", flat=True)) == {2, 3}

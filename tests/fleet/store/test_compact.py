@@ -11,7 +11,7 @@ import pytest
 
 from fleet.store import disk
 from fleet.store.compact import LATE_S, compact, is_due
-from fleet.store.layout import parse
+from fleet.store.layout import RAW, parse
 from fleet.store.parquet import ParquetSeries
 
 HOUR = 3600
@@ -106,7 +106,7 @@ def test_an_hour_settles_one_slot_after_its_end(tmp_path: Path) -> None:
     site.compact(T + HOUR + 300)
 
     assert fives["b"] == 12
-    assert site.levels() == {"c": 1}
+    assert site.levels() == {"d": 1}
     assert site.all().equals(before)
 
 
@@ -123,9 +123,9 @@ def test_late_rows_join_a_settled_hour_after_they_have_stopped_coming(tmp_path: 
     assert site.compact(late + 800) == 2
     assert site.all().equals(seen)
     assert site.compact(late + LATE_S) == 0
-    assert site.compact(late + 400 + LATE_S) == 1
-    site.compact(late + 400 + LATE_S)
-    assert site.levels() == {"c": 1}
+    assert site.compact(late + 400 + LATE_S) == 2  # the hour, and its ten-second roll-ups with those that they replace
+    assert site.compact(late + 400 + LATE_S) == 0
+    assert site.levels() == {"d": 1}
     assert site.all().equals(seen)
     assert seen.filter(pl.col("ts") == T + 2)["sm_active"].to_list() == [0.75] * 3
 
@@ -174,20 +174,20 @@ def test_a_reader_opens_only_the_shards_that_it_needs(tmp_path: Path) -> None:
     site.flush(T, entities=range(1, 251))
     site.compact(T + 2 * HOUR)
     site.compact(T + 2 * HOUR)
-    next(site.day.glob("c-*-s1of2-*.parquet")).write_bytes(b"broken")
+    next(site.day.glob("d-*-s1of2-*.parquet")).write_bytes(b"broken")
 
     assert len(site.store.series("gpu", 7, ["sm_active"], T, T + HOUR, 10)) == 1
     assert len(site.store.window("gpu", T, T + HOUR, range(1, 125))) == 1240
     assert site.store.window("gpu", T - HOUR, T).is_empty()
-    assert site.store.readers["gpu"].damaged == set()
+    assert site.store.readers["gpu"][RAW].damaged == set()
     assert len(site.store.window("gpu", T, T + HOUR)) == 1250
-    assert len(site.store.readers["gpu"].damaged) == 1
+    assert len(site.store.readers["gpu"][RAW].damaged) == 1
 
 
 def test_a_busy_compactor_is_left_alone(site: Site) -> None:
     """Two at once would be correct work done twice."""
     site.flush(T)
-    with disk.locked(site.store.root / "compact.lock"):
+    with disk.locked(site.store.lock):
         done = compact(site.store, T + 300)
 
     assert done.busy
@@ -239,7 +239,7 @@ def test_a_damaged_shard_of_a_settled_hour_costs_its_own_gpus_alone(tmp_path: Pa
     site.flush(T, entities=range(1, 251))
     site.compact(T + 2 * HOUR)
     site.compact(T + 2 * HOUR)
-    shard = next(site.day.glob("c-*-s0of2-*.parquet"))
+    shard = next(site.day.glob("d-*-s0of2-*.parquet"))
     shard.write_bytes(b"PAR1 this is not what it says PAR1")
     kept = site.all()
     site.flush(T + 10, at=T + 3 * HOUR, entities=range(1, 3))
@@ -247,7 +247,7 @@ def test_a_damaged_shard_of_a_settled_hour_costs_its_own_gpus_alone(tmp_path: Pa
         site.compact(T + 6 * HOUR)
 
     assert kept["entity"].unique().sort().to_list() == list(range(126, 251))
-    assert site.levels() == {"c": 2}
+    assert site.levels() == {"d": 2}
     assert site.all().filter(pl.col("ts") < T + 10).equals(kept)
     assert site.all().filter(pl.col("ts") >= T + 10)["entity"].unique().sort().to_list() == [1, 2]
 
@@ -271,7 +271,7 @@ def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0, done.stderr
-    assert site.levels() == {"a": 1, "b": 1, "c": 1}
+    assert site.levels() == {"a": 1, "b": 1, "d": 1}
     assert len(site.all()) == 30
 
 
@@ -284,7 +284,7 @@ def test_a_disk_that_refuses_the_merge_loses_nothing(site: Site) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300)); sys.exit(main([sys.argv[1]]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, str(site.store.root.parent)],
+        [sys.executable, "-c", script, str(site.store.root)],
         cwd=REPOSITORY,
         env={"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,

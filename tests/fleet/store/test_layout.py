@@ -40,7 +40,7 @@ def test_other_names_are_not_ours() -> None:
     name = file("a", 1, 1).name
 
     assert parse(name) is not None
-    for other in (f".{name}", f"{name}.tmp", f"{name}~", name.replace("a-", "d-", 1), "README", ""):
+    for other in (f".{name}", f"{name}.tmp", f"{name}~", name.replace("a-", "e-", 1), "README", ""):
         assert parse(other) is None, other
 
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from fleet.store.compact import compact
-from fleet.store.layout import parse
+from fleet.store.layout import RAW, parse
 from fleet.store.parquet import ParquetSeries
 from fleet.store.series import StoreError
 from wire.metrics import METRICS, Metric
@@ -108,7 +108,7 @@ def test_a_damaged_file_costs_its_own_rows_and_is_told_once(
 
     assert reads == [[T, T + 2]] * 3
     assert latest == [T + 2]
-    assert engine.readers["gpu"].damaged == {broken.name}
+    assert engine.readers["gpu"][RAW].damaged == {broken.name}
     assert len([record for record in caplog.records if broken.name in record.getMessage()]) == 1
 
 
@@ -144,7 +144,7 @@ def test_strangers_in_the_directory_are_passed_over(tmp_path: Path, caplog: pyte
         reads = [engine.window("gpu", T - 86_400, T + 2 * 86_400)["sm_active"].to_list() for _ in range(3)]
 
     assert reads == [[0.5]] * 3
-    assert engine.readers["gpu"].strange == {"notes.txt", directory.name}
+    assert engine.readers["gpu"][RAW].strange == {"notes.txt", directory.name}
     assert len(caplog.records) == 2
     assert settle(tmp_path).window("gpu", T, T + 1)["sm_active"].to_list() == [0.5]
     assert (ours.parent / "notes.txt").exists()
@@ -296,12 +296,14 @@ def test_a_lost_lock_file_does_not_set_the_numbers_back(tmp_path: Path) -> None:
 
 
 def test_prune_tells_the_bytes_and_leaves_no_trace(tmp_path: Path) -> None:
-    """The directory is gone as a whole."""
-    engine = ParquetSeries(tmp_path)
+    """The directory is gone as a whole; the roll-ups are there."""
+    engine = ParquetSeries(tmp_path, clock=lambda: float(T), grace_s=0)
     engine.write("gpu", frame())
     engine.write("host", frame())
-    held = sum(path.stat().st_size for path in files(tmp_path))
+    compact(engine, T + 86_400)
+    held = sum(path.stat().st_size for path in files(tmp_path / "raw"))
 
     assert engine.prune({1: T + 86_400}) == held
-    assert not [path for path in tmp_path.rglob("*") if path.name.startswith((".trash", "2024"))]
+    assert not [path for path in (tmp_path / "raw").rglob("*") if path.name.startswith((".trash", "2024"))]
+    assert engine.series("gpu", 1, ["sm_active"], T, T + 10, 10).height == 1
     assert engine.prune({1: T + 86_400}) == 0

@@ -33,8 +33,8 @@ def write(path: Path, ts: int) -> None:
 
 
 def levels(path: Path) -> list[str]:
-    """The levels of the files that are there."""
-    return sorted(file.name[0] for file in path.rglob("*.parquet"))
+    """The levels of the files of rows that are there."""
+    return sorted(file.name[0] for file in (path / "raw").rglob("*.parquet"))
 
 
 def test_compact_merges_in_a_process_of_its_own(root: Path) -> None:
@@ -43,7 +43,7 @@ def test_compact_merges_in_a_process_of_its_own(root: Path) -> None:
     write(root, ts)
     tasks.compact()
 
-    assert levels(root) == ["a", "b", "c"]
+    assert levels(root) == ["a", "b", "d"]
     assert store().window("gpu", ts, ts + 1)["sm_active"].to_list() == [0.5]
 
 
@@ -69,9 +69,9 @@ def test_compact_that_fails_says_so_once(root: Path, caplog: pytest.LogCaptureFi
     lock.rmdir()
     tasks.compact()
 
-    assert levels(root) == ["a", "b", "c"]
+    assert levels(root) == ["a", "b", "d"]
     assert [record.getMessage() for record in caplog.records] == [
-        f"Merging telemetry files failed and is tried again: {root / 'raw'} cannot be merged: Is a directory; nothing was lost.",
+        f"Merging telemetry files failed and is tried again: {root} cannot be merged: Is a directory; nothing was lost.",
         "Merging telemetry files works again; it had failed 3 times",
     ]
     assert not any(record.exc_info for record in caplog.records)
@@ -91,7 +91,7 @@ def test_a_merge_that_cannot_run_or_dies_is_a_sentence_too(
     first, second = (record.getMessage() for record in caplog.records)
     assert first.startswith("Merging telemetry files failed and is tried again: ")
     assert second == "Merging telemetry files works again; it had failed 1 times"
-    assert levels(root) == ["a", "b", "c"]
+    assert levels(root) == ["a", "b", "d"]
 
 
 def test_another_reason_is_said_anew(caplog: pytest.LogCaptureFixture) -> None:
@@ -130,7 +130,7 @@ def test_a_run_of_the_merge_has_an_end_and_the_next_goes_on(root: Path, monkeypa
     assert levels(root) == ["a"]
     assert compactor.main([str(root)]) == 0
 
-    assert levels(root) == ["a", "b", "c"]
+    assert levels(root) == ["a", "b", "d"]
 
 
 def test_prune_keeps_the_hours_that_the_setting_names(root: Path) -> None:

@@ -1,0 +1,52 @@
+"""Which resolution answers a request for a series, hour by hour."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from fleet.store.layout import HOUR_S, RAW, RESOLUTIONS, ROLLED, Resolution, covered, days, read_day
+from fleet.store.reader import Reader
+
+_SLACK: Final = 4
+
+
+def fitting(step_s: int) -> Resolution:
+    """The coarsest resolution of which a bucket of `step_s` is made: one that divides it, or that it is four times as long as."""
+    return [of for of in RESOLUTIONS if step_s % of.step_s == 0 or of.step_s * _SLACK <= step_s][-1]
+
+
+def plan(readers: Mapping[Resolution, Reader], entity: int, start: int, end: int, step_s: int) -> dict[Resolution, list[int]]:
+    """The hours (numbered from the epoch) that each resolution answers; an hour of which nothing is known is in none.
+
+    Raw rows answer for an hour until they are settled and rolled up, and again while late ones wait to be. So they do where
+    an edge of the span cuts a roll-up in two.
+    """
+    best = fitting(step_s)
+    asked = range(start // HOUR_S, -(-end // HOUR_S))
+    raw = _raw_hours(readers[RAW], entity, start, end)
+    cut = {at // HOUR_S for at in (start, end) if at % best.step_s}
+    first = {hour for hour, settled in raw.items() if best is RAW or not settled or hour in cut}
+    found: dict[Resolution, list[int]] = {RAW: sorted(first)} if first else {}
+    rest = set(asked) - first
+    order = [of for of in ROLLED if of.step_s >= best.step_s] + [of for of in ROLLED[::-1] if of.step_s < best.step_s]
+    for of in order:
+        if not rest:
+            break
+        there = rest & covered(readers[of].root, of, start, end, entity)
+        if there:
+            found[of] = sorted(there)
+            rest -= there
+    if left := rest & raw.keys():
+        found[RAW] = sorted(first | left)
+    return found
+
+
+def _raw_hours(reader: Reader, entity: int, start: int, end: int) -> dict[int, bool]:
+    """The hours with raw rows of the entity; True where all that is there is settled and rolled up."""
+    hours: dict[int, bool] = {}
+    for path in days(reader.root, start, end):
+        for hour, sets in read_day(path).hours.items():
+            if start < (hour + 1) * HOUR_S and end > hour * HOUR_S:
+                held = [one for one in sets.live if one.holds(entity)]
+                if held:
+                    hours[hour] = all(one.first.level == "d" for one in held)
+    return hours
