@@ -68,7 +68,7 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     engines: Annotated[tuple[str, ...], _about("Serving engines to ask, each KIND=URL: `vllm=http://127.0.0.1:8000`.", "KIND=URL")] = ()
     find_engines: Annotated[bool, _about("Ask those engines too whose command line tells where they serve.")] = True
     listen: Annotated[str | None, _about(f"Serve /metrics and /healthz at HOST:PORT, as `127.0.0.1:{LISTEN_PORT}`; a port alone means loopback. Unset: not at all.", "HOST:PORT")] = None
-    otlp: Annotated[str | None, _about("Send metrics every 10 s by OTLP/HTTP JSON: `http://127.0.0.1:4318`. Unset: not at all.", "URL")] = None
+    otlp: Annotated[str | None, _about("Send metrics every 10 s by OTLP/HTTP, in JSON or protobuf: `http://127.0.0.1:4318`. Unset: not at all.", "URL")] = None
     run_dir: Annotated[Path | None, _about("Folder of the lock and the control socket. Default: /run/fettle, or fettle below XDG_RUNTIME_DIR, or the spool.", "DIR")] = None
     allow_commands: Annotated[tuple[Literal["pause_profiling", "release"], ...], _about("Commands that the server may give: `pause_profiling`, `release`. Default: none.", "NAME")] = ()
 

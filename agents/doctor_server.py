@@ -12,8 +12,9 @@ from typing import Final, Literal
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
 
+from agents import otlp_protobuf
 from agents.config import AgentConfig, ConfigError
-from agents.otlp import PATH, post
+from agents.otlp import NO_JSON, PATH, post
 from agents.scrape import target
 
 Found = tuple[str, Literal["ok", "note", "wrong"], str, str]
@@ -98,6 +99,8 @@ def otlp(config: AgentConfig) -> list[Found]:
     where = target(config.otlp, PATH)
     try:
         status, _ = post(where, json.dumps({"resourceMetrics": []}).encode())
+        if status in NO_JSON:
+            status, _ = post(where, b"", otlp_protobuf.KIND)
     except (OSError, http.client.HTTPException, ValueError) as error:
         return [
             (
@@ -109,6 +112,11 @@ def otlp(config: AgentConfig) -> list[Found]:
         ]
     if status != 200:
         return [
-            ("otlp", "wrong", f"{where.url} answers with HTTP status {status}", "It must take OTLP/HTTP in JSON at that path.")
+            (
+                "otlp",
+                "wrong",
+                f"{where.url} answers with HTTP status {status}",
+                "It must take OTLP/HTTP, in JSON or protobuf, at that path.",
+            )
         ]
     return [("otlp", "ok", f"{where.url} takes metrics", "")]

@@ -1,4 +1,4 @@
-"""Metrics by OTLP/HTTP in its JSON form (ExportMetricsServiceRequest), every EVERY_S seconds, to a collector.
+"""Metrics by OTLP/HTTP (ExportMetricsServiceRequest) in JSON, or in protobuf where no JSON is taken, every EVERY_S seconds, to a collector.
 
 Names follow OpenTelemetry's semantic conventions for hardware where those have one (`hw.gpu.*`, `hw.power`, `hw.energy`, `hw.temperature`,
 `hw.errors`: https://opentelemetry.io/docs/specs/semconv/hardware/gpu/), else `fettle.SCOPE.NAME`.
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Raw
 from msgspec.json import encode
 
+from agents import otlp_protobuf
 from agents.scrape import Target
 from agents.source import ENGINE, GPU, HOST
 from agents.vitals import STALE_S, LastTick, NodeView
@@ -28,6 +29,9 @@ log = logging.getLogger(__name__)
 EVERY_S: Final = 10.0
 DEADLINE_S: Final = 5.0
 PATH: Final = "/v1/metrics"
+NO_JSON: Final = (400, 406, 415)
+"""What collectors answer that take protobuf alone, as VictoriaMetrics does."""
+JSON: Final = "application/json"
 _CUMULATIVE: Final = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
 _UNITS: Final = {
     "percent": "%", "ratio": "1", "bytes": "By", "bytes_per_second": "By/s", "celsius": "Cel", "watts": "W", "joules": "J",
@@ -167,6 +171,7 @@ class Exporter:
         self._due = 0.0
         self._since = time.time()
         self._said = ""
+        self._is_binary = False  # protobuf was taken last
 
     def ticked(self, now: float) -> None:
         """A tick has ended at monotonic second `now`: send when it is time and the request before came back."""
@@ -186,14 +191,13 @@ class Exporter:
 
     def _send(self, body: dict[str, Any]) -> None:
         try:
-            status, answer = post(self._where, encode(body))
+            status, rejected = self._post(body)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._failure(f"{self._where.origin} cannot be reached: {_reason(error)}.")
             return
         if status != 200:
             self._failure(f"{self._where.origin} answers with HTTP status {status}.")
             return
-        rejected = _rejected(answer)
         if rejected:
             self._failure(f"{self._where.origin} took the request but for {rejected} data points.")
             return
@@ -201,6 +205,16 @@ class Exporter:
         if self._said:
             self._said = ""
             log.info("OTLP: %s takes metrics again; %d requests were lost so far.", self._where.origin, self.failed)
+
+    def _post(self, body: dict[str, Any]) -> tuple[int, int]:
+        """Status, and how many data points were refused; in the form that was taken last, in the other one where it is not."""
+        if not self._is_binary:
+            status, answer = post(self._where, encode(body))
+            if status not in NO_JSON:
+                return status, _rejected(answer)
+        status, answer = post(self._where, otlp_protobuf.encoded(body), otlp_protobuf.KIND)
+        self._is_binary = status == 200
+        return status, otlp_protobuf.rejected(answer)
 
     def _failure(self, sentence: str) -> None:
         """Count each, tell once."""
@@ -210,8 +224,8 @@ class Exporter:
         self._said = sentence
 
 
-def post(where: Target, body: bytes) -> tuple[int, bytes]:
-    """Status and the first 64 KiB of the answer to one POST."""
+def post(where: Target, body: bytes, kind: str = JSON) -> tuple[int, bytes]:
+    """Status and the first 64 KiB of the answer to one POST of this content type."""
     if where.scheme == "https":
         context = ssl.create_default_context()
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
@@ -219,7 +233,7 @@ def post(where: Target, body: bytes) -> tuple[int, bytes]:
         )
     else:
         connection = http.client.HTTPConnection(where.host, where.port, timeout=DEADLINE_S)
-    headers = {"Content-Type": "application/json", "User-Agent": "fettle-agent", "Connection": "close"}
+    headers = {"Content-Type": kind, "User-Agent": "fettle-agent", "Connection": "close"}
     if where.secret is not None:
         headers["Authorization"] = where.secret
     try:

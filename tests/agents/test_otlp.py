@@ -24,6 +24,7 @@ class Collector:
     def __init__(self) -> None:
         self.bodies: list[tuple[str, str, Any]] = []  # path, content type, JSON
         self.status = 200
+        self.takes: str | None = None  # the one content type that it takes
         self.answer = b"{}"
         self.hold = threading.Event()
         self.hold.set()
@@ -32,9 +33,11 @@ class Collector:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                outer.bodies.append((self.path, self.headers["Content-Type"], json.loads(body)))
+                kind = self.headers["Content-Type"]
+                takes = kind == outer.takes or outer.takes is None
+                outer.bodies.append((self.path, kind, json.loads(body) if kind == "application/json" else body))
                 outer.hold.wait(20)
-                self.send_response(outer.status)
+                self.send_response(outer.status if takes else 400)
                 self.end_headers()
                 self.wfile.write(outer.answer)
 
@@ -128,6 +131,27 @@ async def test_a_request_has_the_protocols_shape_and_the_conventions_names(colle
     assert power[0]["timeUnixNano"] == str(int(T + 1) * 1_000_000_000)
     assert {"key": "hw.type", "value": {"stringValue": "gpu"}} in power[0]["attributes"]
     assert all(0 <= point["asDouble"] <= 1 for point in by_name["hw.gpu.utilization"]["gauge"]["dataPoints"])
+
+
+async def test_a_collector_that_takes_no_json_is_sent_protobuf_from_then_on(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As VictoriaMetrics is, which answers 400 to JSON; one that takes JSON again is found too."""
+    monkeypatch.setattr(otlp, "EVERY_S", 0.0)
+    async with node() as loop:
+        sending = exporter(collector.url, [loop.view()])
+        for done, takes in enumerate(
+            ("application/x-protobuf", "application/x-protobuf", "application/json", "application/json")
+        ):
+            collector.takes = takes
+            sending.ticked(time.monotonic())
+            await until(lambda done=done: sending.sent + sending.failed > done)
+            await asyncio.sleep(0.05)  # its thread ends the job
+        sending.close()
+    kinds = [kind.rpartition("-")[2].rpartition("/")[2] for _, kind, _ in collector.bodies]
+
+    assert kinds == ["json", "protobuf", "protobuf", "protobuf", "json"]
+    assert (sending.sent, sending.failed) == (3, 1)
 
 
 async def test_it_is_sent_every_ten_seconds_and_never_what_is_stale(collector: Collector) -> None:

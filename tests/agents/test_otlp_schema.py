@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.json import encode
 
-from agents import otlp
+from agents import otlp, otlp_protobuf
 from agents.loop import NodeLoop
 from tests.agents.fake_nvml import FakeNvml
 from tests.agents.outputs_of import T, node
@@ -14,7 +14,7 @@ from tests.agents.outputs_of import T, node
 pytest.importorskip("opentelemetry.proto", reason="opentelemetry-proto of requirements/dev.txt is not installed")
 
 from google.protobuf import json_format
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest, ExportMetricsServiceResponse
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
 
 
@@ -38,6 +38,28 @@ def metrics(message: ExportMetricsServiceRequest) -> dict[str, Metric]:
 def words(attributes: Any) -> dict[str, str]:
     """Attributes by key."""
     return {one.key: one.value.string_value for one in attributes}
+
+
+@pytest.mark.parametrize("board", ["h200-driver-580.json", "h100-mig-driver-550.json"])
+async def test_the_binary_form_is_the_same_message(board: str) -> None:
+    """Byte for byte what the official classes make of the JSON, but for the order of fields."""
+    async with node(FakeNvml(board)) as loop:
+        last = loop.vitals.last
+        assert last is not None
+        body = otlp.request([loop.view()], last.at, T - 60, "1.0")
+        message = parsed(loop)
+
+    assert ExportMetricsServiceRequest.FromString(otlp_protobuf.encoded(body)) == message
+
+
+def test_an_answer_in_binary_tells_how_many_points_were_refused() -> None:
+    """And what cannot be read tells of none."""
+    answer = ExportMetricsServiceResponse()
+    answer.partial_success.rejected_data_points = 300
+    answer.partial_success.error_message = "too old"
+
+    assert otlp_protobuf.rejected(answer.SerializeToString()) == 300
+    assert [otlp_protobuf.rejected(junk) for junk in (b"", b"\x0a", b"\x0a\xff", b"not found", bytes([0xFF] * 12))] == [0] * 5
 
 
 @pytest.mark.parametrize("board", ["h200-driver-580.json", "h100-mig-driver-550.json", "t4-driver-525.json"])
