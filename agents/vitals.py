@@ -29,6 +29,7 @@ class Vitals(Struct):
     ticks: int = 0
     late_ticks: int = 0  # seconds that had no tick because the one before took too long
     failed_ticks: int = 0
+    rejected: int = 0  # readings that could not be true
     xids: dict[str, int] = field(default_factory=dict)  # the last code of each GPU, by UUID
     answered_at: dict[str, float] = field(default_factory=dict)  # monotonic seconds, by UUID
 
@@ -36,6 +37,7 @@ class Vitals(Struct):
         """A tick has ended."""
         self.ticks += 1
         self.last = LastTick(inventory, tick, t, at)
+        self.rejected += sum(reasons.count("out_of_range") for reasons in (*tick.gpu_reasons, tick.host_reasons))
         for number, facts in enumerate(inventory.gpus):
             if any(column[number] is not None for column in tick.gpu):
                 self.answered_at[facts.uuid] = at

@@ -1,10 +1,11 @@
 """Values that are none (V01, V02, V06, V07, V13, V16, V18): what the driver makes up or refuses costs that reading alone."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.agents.driven import Driver, agent, latest, once, ticks
+from tests.agents.driven import Driver, agent, latest, once, page, port_of, ticks
 from tests.agents.server import running, until
 from wire.metrics import sent
 
@@ -76,9 +77,9 @@ async def test_used_memory_leaves_out_what_the_driver_keeps(tmp_path: Path) -> N
 
 
 async def test_a_spike_that_cannot_be_is_absent_for_its_tick_and_the_next_value_is_taken(tmp_path: Path) -> None:
-    """V06: 644,245,923 degrees, 4,294,967,295 percent and 371 times full never reach the server; the GPU goes on being read."""
+    """V06: 644,245,923 degrees, 4,294,967,295 percent and 371 times full never reach the server, and are counted on the node's page."""
     driver = Driver(tmp_path / "answers.json", H200)
-    async with running() as server, agent(driver, server, tmp_path):
+    async with running() as server, agent(driver, server, tmp_path, "--listen", "127.0.0.1:0"):
         await ticks(server)
         good = {name: latest(server, name)[0] for name in ("temperature_c", "gpu_util_pct", "sm_active")}
         calls, gpm = driver.gpus[0]["calls"], driver.gpus[0]["gpm"]
@@ -97,6 +98,12 @@ async def test_a_spike_that_cannot_be_is_absent_for_its_tick_and_the_next_value_
 
         assert all(first is None and second is not None for first, second in spiked.values())
         assert {name: latest(server, name)[0] for name in good} == good
+        rejected = re.findall(
+            r"^fettle_agent_rejected_readings_total{.*} (\d+)$",
+            (await page(await port_of(tmp_path / "log"), "/metrics"))[0],
+            re.M,
+        )
+        assert int(rejected[0]) >= 2  # the ones of all bits are a blank
         column = server.hellos[-1].gpu_metrics.index("temperature_c")
         assert {batch.gpu[column][0] for batch in server.batches} == {good["temperature_c"], None}
 
