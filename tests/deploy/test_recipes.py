@@ -35,7 +35,7 @@ def test_kubernetes_takes_the_daemonset() -> None:
     [
         ("automountServiceAccountToken: false", "automountServiceAccountTokens: false"),
         ("terminationGracePeriodSeconds: 5", "terminationGracePeriodSeconds: soon"),
-        ("name: NODE\n", "nam: NODE\n"),
+        ("name: NODE\n", "key: NODE\n"),
     ],
 )
 def test_what_kubernetes_does_not_take_is_seen(right: str, broken: str) -> None:
