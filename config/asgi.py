@@ -10,19 +10,25 @@ http = get_asgi_application()
 from channels.auth import AuthMiddlewareStack  # noqa: E402 - needs the app registry
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs the app registry
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402 - needs the app registry
+from django.conf import settings  # noqa: E402 - needs the app registry
 from django.urls import path  # noqa: E402 - needs the app registry
 
-from fleet.ingest.socket import agent_socket, lifespan  # noqa: E402 - needs the app registry
+from config.lifespan import Service, lifespan  # noqa: E402 - needs the app registry
+from fleet.ingest.socket import AgentSocket  # noqa: E402 - needs the app registry
+from fleet.live.consumers import hub  # noqa: E402 - needs the app registry
 from fleet.live.routing import websocket_urlpatterns  # noqa: E402 - needs the app registry
+
+agents = AgentSocket()
+services: list[Service] = [*([agents] if settings.FETTLE_INGEST else []), hub()]
 
 application = ProtocolTypeRouter(
     {
         "http": http,
-        "lifespan": lifespan,
+        "lifespan": lifespan(services),
         "websocket": URLRouter(
             [
                 # Agents carry a token, not a cookie: no session, no Origin, no channel layer on this path.
-                path("ws/agent/", agent_socket),  # type: ignore[arg-type] # Django's stubs know views alone, Channels routes any ASGI callable
+                path("ws/agent/", agents),  # type: ignore[arg-type] # Django's stubs know views alone, Channels routes any ASGI callable
                 path("ws/live/", AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
             ]
         ),

@@ -304,6 +304,11 @@ FETTLE_RETAIN_EVENTS_D = env.integer(
 FETTLE_RETAIN_FINDINGS_D = env.integer(
     "FETTLE_RETAIN_FINDINGS_D", 365, 1, 36_500, about="Days to keep resolved findings, with their history and messages."
 )
+FETTLE_INGEST = env.boolean(
+    "FETTLE_INGEST",
+    True,
+    about="Whether this web process takes agents in; `no` for processes that serve pages and the API alone.",
+)
 FETTLE_FLUSH_S = env.integer("FETTLE_FLUSH_S", 5, 1, 60, about="Seconds of telemetry in one write; acks and pages wait for it.")
 # Telemetry that the store has not taken yet; above either bound, agents are told to keep it and send it later.
 FETTLE_QUEUE_BATCHES = env.integer(

@@ -33,65 +33,57 @@ def _collect_less_often() -> None:
     gc.set_threshold(100_000, 20, 20)
 
 
-_ingest: Ingest | None = None
+class AgentSocket:
+    """The ASGI application of the agents' path, and the service behind it: `start` before the first agent, `stop` after the last.
 
-
-async def agent_socket(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """Serve one agent, from its handshake to its end."""
-    await receive()  # websocket.connect
-    ingest = _ingest
-    if ingest is None:
-        logger.error("No lifespan: this server does not run startup, so agents cannot be served. Use uvicorn.")
-        await send({"type": "websocket.close", "code": CLOSE_RESTART})
-        return
-    try:
-        credential = await ingest.tokens.of(scope)
-    except DatabaseFault as error:
-        logger.error("A token could not be looked up: %s", error)
-        await send({"type": "websocket.close", "code": CLOSE_RESTART})
-        return
-    if credential is None:
-        ingest.ledger.stranger(str((scope.get("client") or ("?",))[0]))
-        await send({"type": "websocket.close", "code": CLOSE_POLICY})  # before accept: HTTP 403
-        return
-    await send({"type": "websocket.accept"})
-    ingest.ledger.used.add(credential.token)
-    if ingest.by_token[credential.token] >= MAX_CONNECTIONS:
-        ingest.ledger.refuse(credential.node_name, "busy", f"more than {MAX_CONNECTIONS} connections with one token")
-        await send({"type": "websocket.close", "code": CLOSE_LATER, "reason": "too many connections with this token"})
-        return
-    connection = Connection(ingest, credential, Outbox(send))
-    ingest.connections.add(connection)
-    ingest.by_token[credential.token] += 1
-    try:
-        await connection.run(receive)
-    finally:
-        ingest.connections.discard(connection)
-        ingest.by_token[credential.token] -= 1
-        connection.end()
-
-
-async def lifespan(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """Start the writer with the server, and let it store what it holds before the server ends.
-
-    uvicorn closes the sockets first, so what is stored last is acked to nobody; agents send it again, which changes nothing.
+    Sockets are closed before `stop`, so what is stored last is acked to nobody; agents send it again, which changes nothing.
     """
-    global _ingest
-    while True:
-        message = await receive()
-        if message["type"] == "lifespan.startup":
-            try:
-                _ingest = Ingest()
-                _ingest.start()
-                _collect_less_often()
-            except Exception as error:
-                logger.exception("Ingest cannot start")
-                await send({"type": "lifespan.startup.failed", "message": str(error)})
-                return
-            await send({"type": "lifespan.startup.complete"})
-        else:
-            if _ingest is not None:
-                await _ingest.stop()
-                _ingest = None
-            await send({"type": "lifespan.shutdown.complete"})
+
+    def __init__(self) -> None:
+        self._ingest: Ingest | None = None
+
+    def start(self) -> None:
+        """Begin to take agents in; call on the event loop."""
+        self._ingest = Ingest()
+        self._ingest.start()
+        _collect_less_often()
+
+    async def stop(self) -> None:
+        """Store what is here, and end."""
+        if self._ingest is not None:
+            await self._ingest.stop()
+            self._ingest = None
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one agent, from its handshake to its end."""
+        await receive()  # websocket.connect
+        ingest = self._ingest
+        if ingest is None:
+            logger.error("An agent came to a process that takes none in: FETTLE_INGEST is no, or this server runs no lifespan")
+            await send({"type": "websocket.close", "code": CLOSE_RESTART})
             return
+        try:
+            credential = await ingest.tokens.of(scope)
+        except DatabaseFault as error:
+            logger.error("A token could not be looked up: %s", error)
+            await send({"type": "websocket.close", "code": CLOSE_RESTART})
+            return
+        if credential is None:
+            ingest.ledger.stranger(str((scope.get("client") or ("?",))[0]))
+            await send({"type": "websocket.close", "code": CLOSE_POLICY})  # before accept: HTTP 403
+            return
+        await send({"type": "websocket.accept"})
+        ingest.ledger.used.add(credential.token)
+        if ingest.by_token[credential.token] >= MAX_CONNECTIONS:
+            ingest.ledger.refuse(credential.node_name, "busy", f"more than {MAX_CONNECTIONS} connections with one token")
+            await send({"type": "websocket.close", "code": CLOSE_LATER, "reason": "too many connections with this token"})
+            return
+        connection = Connection(ingest, credential, Outbox(send))
+        ingest.connections.add(connection)
+        ingest.by_token[credential.token] += 1
+        try:
+            await connection.run(receive)
+        finally:
+            ingest.connections.discard(connection)
+            ingest.by_token[credential.token] -= 1
+            connection.end()

@@ -13,7 +13,8 @@ from django.conf import settings
 
 from fleet.ingest.window import ring
 from fleet.live import payloads
-from fleet.live.hub import Hub, Subscriber, View
+from fleet.live.exchange import View
+from fleet.live.hub import Hub, Subscriber
 
 MAX_MESSAGE: Final = 1000
 CHECK_S: Final = 60.0
@@ -32,7 +33,7 @@ _decode = msgspec.json.Decoder(_Subscribe).decode
 @cache
 def hub() -> Hub:
     """This process's hub."""
-    return Hub(ring())
+    return Hub(ring(), settings.REDIS_URL)
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # the library has no types
@@ -61,7 +62,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc] # the library 
         except ValueError as error:
             await self.send(text_data=payloads.error(str(error)))
         else:
-            hub().subscribe(self.subscriber, view)
+            await hub().subscribe(self.subscriber, view)
 
     async def disconnect(self, code: int) -> None:
         """Leave the hub."""

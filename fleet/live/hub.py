@@ -1,31 +1,25 @@
 """The hub: one a process. Once a second it builds each view that somebody looks at, once, and sends it to all who do.
 
-It runs only while there are subscribers. A browser that has not taken its last frame yet misses this one.
+It builds only while there are subscribers, here or in another process that asks. A browser that has not taken its last frame
+yet misses this one.
 """
 
 import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from fleet.ingest.window import Ring
 from fleet.live import payloads
+from fleet.live.exchange import Exchange, View
+from fleet.live.payloads import Frame
 
 EVERY_S: Final = 1.0
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What a page looks at; `id` is 0 for the fleet."""
-
-    kind: Literal["fleet", "node", "gpu"]
-    id: int = 0
 
 
 class Subscriber:
@@ -51,23 +45,32 @@ class Subscriber:
 
 
 class Hub:
-    """Used on the event loop alone."""
+    """Used on the event loop alone. `broker_url`: the Redis or Valkey over which processes ask one another."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, broker_url: str) -> None:
         self._ring = ring
+        self._exchange = Exchange(broker_url, self._answer)
         self._views: dict[View, set[Subscriber]] = defaultdict(set)
         self._of: dict[Subscriber, View] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def subscribe(self, subscriber: Subscriber, view: View) -> None:
+    def start(self) -> None:
+        """Answer other processes, and ask them, from now on; without it the hub shows what is in its own ring."""
+        self._exchange.start()
+
+    async def stop(self) -> None:
+        """Ask and answer no more."""
+        await self._exchange.stop()
+
+    async def subscribe(self, subscriber: Subscriber, view: View) -> None:
         """Show this view to the subscriber from now on, its first frame at once."""
         self.unsubscribe(subscriber)
         self._of[subscriber] = view
         self._views[view].add(subscriber)
         subscriber.is_new = True
-        subscriber.offer(self._build(view, time.time(), is_new=True))
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="live-hub")
+        await self._show([view], to={subscriber})
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """Show nothing to the subscriber any more."""
@@ -80,22 +83,42 @@ class Hub:
     async def _run(self) -> None:
         while self._views:
             await asyncio.sleep(EVERY_S)
-            now = time.time()
-            for view, subscribers in list(self._views.items()):
-                try:
-                    self._show(view, subscribers, now)
-                except Exception:
-                    logger.exception("The %s view cannot be built", view.kind)
+            await self._show(list(self._views))
 
-    def _show(self, view: View, subscribers: set[Subscriber], now: float) -> None:
-        frame = self._build(view, now, is_new=False)
-        for subscriber in subscribers:
-            # Its first frame was skipped: an earlier view's was still on its way.
-            subscriber.offer(self._build(view, now, is_new=True) if subscriber.is_new else frame)
+    async def _show(self, views: Sequence[View], to: set[Subscriber] | None = None) -> None:
+        """Send these views' frames to all who look, or to the newcomers `to` alone."""
+        # Its first frame was skipped, or it is not there yet: it needs the history, whatever the others have.
+        with_history = [any(one.is_new for one in self._views.get(view, ())) for view in views]
+        others = await self._exchange.ask(views, with_history)
+        now = time.time()
+        for view, has_new, frames in zip(views, with_history, others, strict=True):
+            looking = [one for one in self._views.get(view, ()) if to is None or (one in to and one.is_new)]
+            if not looking:
+                continue
+            try:
+                frame = payloads.merged([self._frame(view, now, has_new), *frames])
+                first = payloads.text(frame)
+                frame.pop("history", None)
+                later = payloads.text(frame) if has_new else first
+            except Exception:
+                logger.exception("The %s view cannot be built", view.kind)
+                continue
+            for subscriber in looking:
+                subscriber.offer(first if subscriber.is_new else later)
 
-    def _build(self, view: View, now: float, is_new: bool) -> str:
+    def _frame(self, view: View, now: float, with_history: bool) -> Frame:
         if view.kind == "fleet":
             return payloads.fleet(self._ring, now)
         if view.kind == "node":
             return payloads.node(self._ring, view.id, now)
-        return payloads.gpu(self._ring, view.id, now, with_history=is_new)
+        return payloads.gpu(self._ring, view.id, now, with_history=with_history)
+
+    def _answer(self, view: View, with_history: bool) -> Frame | None:
+        """What this process's own ring has of a view that another process's browsers look at; None for nothing."""
+        if view.kind == "fleet":
+            has_something = bool(self._ring.gpu.slots)
+        elif view.kind == "node":
+            has_something = view.id in self._ring.nodes
+        else:
+            has_something = view.id in self._ring.gpu.slots
+        return self._frame(view, time.time(), with_history) if has_something else None

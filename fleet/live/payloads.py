@@ -37,10 +37,15 @@ value a second, null where absent, seconds without a sample left out) comes in t
      "history": {"ts": [1749999701, ...], "gpu_util_pct": [100.0, ...], "sm_active": [...], "power_w": [...],
                  "temperature_c": [...], "mem_used_bytes": [...], "tensor_active": [...], "dram_active": [...]}}
 
-A GPU or node that this process knows nothing of gets the same shape with nulls and empty lists.
+A GPU or node that no process knows of gets the same shape with nulls and empty lists.
+
+Several processes may take agents in, each with the nodes that are connected to it: each builds its own frame, and
+`merged` makes one of them. A node that moved is in two rings; the one with the newer readings counts.
 """
 
-from typing import Any, Final
+import math
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -69,23 +74,26 @@ NODE_METRICS: Final = (
 NODE_COLUMNS: Final = ("id", *NODE_METRICS, "age_s")
 _DIGITS: Final = {"ratio": 4, "percent": 1, "watts": 1, "celsius": 1, "cores": 2}
 
+Frame: TypeAlias = dict[str, Any]
+"""What is sent, before it is text; NaN where it becomes null."""
+
 _encode = msgspec.json.Encoder().encode  # NaN becomes null
 
 
-def fleet(ring: Ring, now: float) -> str:
+def fleet(ring: Ring, now: float) -> Frame:
     """The fleet frame."""
     with ring.lock:
         ids = sorted(ring.gpu.slots)
         rows = _rows(ring.gpu, ids, FLEET_METRICS, now, [ring.node_of.get(gpu) for gpu in ids])
-    return _text({"type": "fleet", "t": now, "columns": FLEET_COLUMNS, "rows": rows})
+    return {"type": "fleet", "t": now, "columns": FLEET_COLUMNS, "rows": rows}
 
 
-def node(ring: Ring, node_id: int, now: float) -> str:
+def node(ring: Ring, node_id: int, now: float) -> Frame:
     """The frame of one node."""
     with ring.lock:
         entry = ring.nodes.get(node_id)
         gpus = entry.gpus if entry else ()
-        frame = {
+        return {
             "type": "node",
             "id": node_id,
             "t": now,
@@ -94,10 +102,9 @@ def node(ring: Ring, node_id: int, now: float) -> str:
             "host": _named(ring.host, node_id, now),
             "processes": [_process(row) for row in ring.processes(node_id)],
         }
-    return _text(frame)
 
 
-def gpu(ring: Ring, gpu_id: int, now: float, with_history: bool = False) -> str:
+def gpu(ring: Ring, gpu_id: int, now: float, with_history: bool = False) -> Frame:
     """The frame of one GPU; `with_history` for a page that has just subscribed."""
     with ring.lock:
         values = _named(ring.gpu, gpu_id, now)
@@ -113,16 +120,58 @@ def gpu(ring: Ring, gpu_id: int, now: float, with_history: bool = False) -> str:
         }
         if with_history:
             frame["history"] = ring.history(gpu_id, now)
-    return _text(frame)
+    return frame
 
 
 def error(detail: str) -> str:
     """The answer to a message that cannot be understood."""
-    return _text({"type": "error", "detail": detail})
+    return text({"type": "error", "detail": detail})
 
 
-def _text(frame: dict[str, Any]) -> str:
+def text(frame: Frame) -> str:
+    """The frame as it is sent."""
     return _encode(frame).decode()
+
+
+def merged(frames: Sequence[Frame]) -> Frame:
+    """One frame of those that several processes built of the same view, the first of them this process's own."""
+    own, *others = frames
+    if not others:
+        return own
+    if own["type"] == "fleet":
+        newest: dict[int, Sequence[Any]] = {}
+        for frame in frames:
+            for row in frame["rows"]:
+                known = newest.get(row[0])
+                if known is None or _age(row[-1]) < _age(known[-1]):
+                    newest[row[0]] = row
+        return {**own, "rows": [newest[entity] for entity in sorted(newest)]}
+    best = min(frames, key=_age_of)
+    if "history" in own:
+        best = {
+            **best,
+            "history": _spliced(sorted((frame["history"] for frame in frames), key=lambda one: one is best["history"])),
+        }
+    return {**best, "t": own["t"]}
+
+
+def _age(age_s: float | None) -> float:
+    """The age for comparing: what never came is oldest."""
+    return math.inf if age_s is None or age_s != age_s else age_s
+
+
+def _age_of(frame: Frame) -> float:
+    if frame["type"] == "gpu":
+        return _age(frame["age_s"])
+    return min(_age(age_s) for age_s in (frame["host"]["age_s"], *(row[-1] for row in frame["rows"])))
+
+
+def _spliced(histories: Sequence[Frame]) -> Frame:
+    """One history of several; of a second that two have, the later one's values."""
+    columns = list(histories[0])
+    by_second = {row[0]: row for history in histories for row in zip(*(history[name] for name in columns), strict=True)}
+    rows = [by_second[second] for second in sorted(by_second)]
+    return {name: [row[place] for row in rows] for place, name in enumerate(columns)}
 
 
 def _rounded(values: NDArray[np.float64], name: str) -> list[float]:

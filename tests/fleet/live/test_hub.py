@@ -7,7 +7,11 @@ import time
 import numpy as np
 
 from fleet.ingest.window import Ring
-from fleet.live.hub import Hub, Subscriber, View
+from fleet.live.exchange import View
+from fleet.live.hub import Hub, Subscriber
+
+NO_BROKER = "unix:///nonexistent"
+"""Of hubs that are not started: they show their own ring."""
 
 
 def ring_of(gpus: int) -> Ring:
@@ -35,10 +39,10 @@ class Browser:
 
 async def test_it_sends_one_object_to_all_who_watch_a_view() -> None:
     """A view's frame is built once, however many look: every browser gets the very same string."""
-    hub, browsers = Hub(ring_of(8)), [Browser() for _ in range(5)]
+    hub, browsers = Hub(ring_of(8), NO_BROKER), [Browser() for _ in range(5)]
     subscribers = [Subscriber(browser.take) for browser in browsers]
     for subscriber in subscribers:
-        hub.subscribe(subscriber, View("fleet"))
+        await hub.subscribe(subscriber, View("fleet"))
     await asyncio.sleep(1.3)
 
     assert len({id(browser.frames[1]) for browser in browsers}) == 1
@@ -49,11 +53,11 @@ async def test_it_sends_one_object_to_all_who_watch_a_view() -> None:
 
 async def test_a_slow_browser_skips_frames_and_holds_up_nobody() -> None:
     """While one browser does not take its frame the others get theirs; afterwards it gets the newest, not a queue."""
-    hub, slow, quick = Hub(ring_of(1)), Browser(), Browser()
+    hub, slow, quick = Hub(ring_of(1), NO_BROKER), Browser(), Browser()
     slow.free.clear()
     stuck, other = Subscriber(slow.take), Subscriber(quick.take)
-    hub.subscribe(stuck, View("fleet"))
-    hub.subscribe(other, View("fleet"))
+    await hub.subscribe(stuck, View("fleet"))
+    await hub.subscribe(other, View("fleet"))
     await asyncio.sleep(2.4)
     assert (len(slow.frames), len(quick.frames)) == (0, 3)
     slow.free.set()
@@ -69,11 +73,11 @@ async def test_a_slow_browser_skips_frames_and_holds_up_nobody() -> None:
 
 async def test_a_browser_that_was_busy_gets_a_new_views_history_later() -> None:
     """The first frame of a GPU view carries the history even when the subscription met a frame still on its way."""
-    hub, browser = Hub(ring_of(2)), Browser()
+    hub, browser = Hub(ring_of(2), NO_BROKER), Browser()
     browser.free.clear()
     subscriber = Subscriber(browser.take)
-    hub.subscribe(subscriber, View("fleet"))
-    hub.subscribe(subscriber, View("gpu", 2))
+    await hub.subscribe(subscriber, View("fleet"))
+    await hub.subscribe(subscriber, View("gpu", 2))
     browser.free.set()
     await asyncio.sleep(2.3)
     gpu = [json.loads(frame) for frame in browser.frames if json.loads(frame)["type"] == "gpu"]
@@ -86,14 +90,14 @@ async def test_a_browser_that_was_busy_gets_a_new_views_history_later() -> None:
 
 async def test_it_rests_when_nobody_watches() -> None:
     """The task ends after the last one left, and a new subscriber starts it again."""
-    hub, browser = Hub(ring_of(1)), Browser()
+    hub, browser = Hub(ring_of(1), NO_BROKER), Browser()
     before = len(asyncio.all_tasks())
     subscriber = Subscriber(browser.take)
-    hub.subscribe(subscriber, View("fleet"))
+    await hub.subscribe(subscriber, View("fleet"))
     hub.unsubscribe(subscriber)
     await asyncio.sleep(1.2)
     assert len(asyncio.all_tasks()) == before
-    hub.subscribe(subscriber, View("fleet"))
+    await hub.subscribe(subscriber, View("fleet"))
     await asyncio.sleep(1.2)
 
     assert len(browser.frames) == 3
