@@ -142,6 +142,10 @@ class AbsenceBook:
         for node in idle:
             del self._nodes[node]
 
+    def forget(self, node: int) -> None:
+        """Let go of what is known of a node; what waits to be written is told again by its agent, which has no ack for it."""
+        self._nodes.pop(node, None)
+
     def held(self) -> set[Source]:
         """The batches of which something is not written: a crash would lose it, were they acked."""
         return self._under_way | {source for book in self._nodes.values() for *_, source in book.waiting.values()}

@@ -5,6 +5,9 @@ that boot's hello. One connection *speaks for the node*: its hello is what the i
 one, and after it whoever sends newer batches than it did, once it is gone, silent for SILENT_S, or of the same boot.
 Newer batches of another boot while it still speaks are two agents with one token: both are stored (the store keeps
 one row for each GPU and second), and it is counted and logged as `conflict`.
+
+Where several processes take agents in, the process whose hello is in the node's row has it: another one that hears of an
+earlier boot's backlog leaves it there, and gives way when the node has moved.
 """
 
 import asyncio
@@ -26,6 +29,7 @@ from fleet.ingest.events import Arrived
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.roster import Enrolled, enrol
 from fleet.ingest.skew import MAX_SKEW_S, Skew
+from fleet.ingest.whereabouts import Elsewhere
 from wire.codec import WireError, decode_from_agent
 from wire.messages import Batch, Error, Event, Hello, Refused, Welcome
 
@@ -59,6 +63,16 @@ class Voice:
     silent_s: float = SILENT_S
     node: int = 0
     ended_at: float = 0.0
+    is_elsewhere: bool = False
+    """Another process has the node; `boot` and `newest_t` are of its connection there."""
+
+    def is_at(self, elsewhere: Elsewhere | None) -> None:
+        """Learn where the node is; None: nowhere any more."""
+        self.is_elsewhere = elsewhere is not None
+        self.connection = None
+        if elsewhere is not None:
+            self.ended_at = time.time()
+            self.boot, self.newest_t = elsewhere.boot, max(elsewhere.newest_t, self.newest_t)
 
 
 class Connection:
@@ -74,6 +88,7 @@ class Connection:
         self._hellos: dict[tuple[str, str], Hello] = {}
         self._refused_in_a_row = 0
         self._conflict_noted = False
+        self._gave_way: Elsewhere | None = None
         self._skew = Skew()  # of the node, whichever boot's batches travel here
 
     async def run(self, receive: Receive) -> None:
@@ -170,7 +185,7 @@ class Connection:
             times.append(self.heard_at)
             voice = self.ingest.voices.get(hello.node)
             speaks = voice is None or voice.boot == hello.boot
-            enrolled = await self._enrol(hello, speaks)
+            enrolled = await self._enrol(hello, speaks, yields=voice is None)
             if len(self._sessions) >= MAX_SESSIONS:
                 oldest = next(iter(self._sessions))
                 del self._sessions[oldest], self._hellos[oldest]
@@ -187,21 +202,29 @@ class Connection:
             )
         await self.outbox.send(Welcome(schema=layout.schema))
 
-    async def _enrol(self, hello: Hello, speaks: bool) -> Enrolled:
-        """The rows of a hello; with `speaks` this connection speaks for the node from now on."""
+    async def _enrol(self, hello: Hello, speaks: bool, yields: bool = False) -> Enrolled:
+        """The rows of a hello; with `speaks` this connection speaks for the node from now on, unless it `yields` to another process."""
         voice = self.ingest.voices.setdefault(hello.node, Voice(self)) if speaks else Voice(None)
         if speaks:
             if voice.boot != hello.boot:
                 voice.boot, voice.first_t = hello.boot, math.inf
             voice.connection, voice.silent_s = self, max(SILENT_S, 3 * hello.interval_s)
+            voice.is_elsewhere = False
         try:
-            enrolled = await self.ingest.threads.database(enrol, hello, speaks)
+            enrolled = await self.ingest.threads.database(enrol, hello, speaks, self.ingest.process, yields)
         except DatabaseFault as error:
             logger.error("A hello of %s could not be written: %s", hello.node, error)
             raise WireError("busy", "the database does not take the hello; say it again later") from error
         self.node = enrolled.node
+        if enrolled.elsewhere is not None:
+            voice.node = enrolled.node
+            voice.is_at(enrolled.elsewhere)
+            return enrolled
         self.ingest.ledger.gone.discard(self.node)
+        if enrolled.has_moved:
+            self.ingest.forget(enrolled.node)
         if speaks:
+            self._gave_way = None
             voice.node = enrolled.node
             self.ingest.ring.enrol(enrolled.node, enrolled.gpus)
             self.ingest.commands.look()
@@ -221,14 +244,26 @@ class Connection:
             return False
         if t <= voice.newest_t:
             return False  # a backlog
+        if voice.is_elsewhere and self._gave_way is not None:
+            if self.heard_at > self._gave_way.since + OVERLAP_S:
+                self._conflict(voice.boot, session.boot)
+            return False
         other = voice.connection
         if other is None or other is self or voice.boot == session.boot or self.heard_at - other.heard_at > voice.silent_s:
             return True
-        if t > voice.first_t + OVERLAP_S and not self._conflict_noted:
-            self._conflict_noted = True
-            detail = f"boots {voice.boot} and {session.boot} both speak for it: two agents share one token"
-            self.ingest.ledger.refuse(session.node_name, "conflict", detail)
+        if t > voice.first_t + OVERLAP_S:
+            self._conflict(voice.boot, session.boot)
         return False
+
+    def give_way(self, to: Elsewhere) -> None:
+        """The node has come to another process. Who goes on speaking here is another agent with its token."""
+        self._gave_way = to
+
+    def _conflict(self, one: str, other: str) -> None:
+        if not self._conflict_noted:
+            self._conflict_noted = True
+            detail = f"boots {one} and {other} both speak for it: two agents share one token"
+            self.ingest.ledger.refuse(self.credential.node_name, "conflict", detail)
 
     async def _refuse(self, error: WireError, decoded: Hello | Batch | Event | None, frame: bytes | str) -> None:
         self.ingest.ledger.refuse(self.credential.node_name, error.code, error.detail)

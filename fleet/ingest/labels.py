@@ -81,6 +81,10 @@ class LabelBook:
         for node in [node for node, book in self._nodes.items() if now - book.used_at > KEEP_S]:
             del self._nodes[node]
 
+    def forget(self, node: int) -> None:
+        """Let go of what is known of a node; what is not written yet is."""
+        self._nodes.pop(node, None)
+
     def _load(self, nodes: set[int], now: float) -> None:
         unknown = sorted(nodes - self._nodes.keys())
         for node in nodes:

@@ -113,14 +113,15 @@ class Ledger:
                 self.refused[key].detail, self.refused[key].at = note.detail, note.at
 
 
-def write(taken: Ledger) -> None:
-    """Write what was noted. Safe to repeat, but for refusal counts, which come last."""
+def write(taken: Ledger, process: str) -> None:
+    """Write what was noted by this process. Safe to repeat, but for refusal counts, which come last."""
     _saw(taken.seen)
     _each_node(
         "clock_skew_s = %s", "TRUE", [(None if skew is None else round(skew, 3), node) for node, skew in taken.skew.items()]
     )
     for part in _parts(taken.gone):
-        Node.objects.filter(pk__in=part).update(disconnected_at=timezone.now())
+        # What went from here may have come to another process before this is written.
+        Node.objects.filter(pk__in=part, served_by=process).update(disconnected_at=timezone.now())
     for part in _parts(taken.used):
         AgentToken.objects.filter(pk__in=part).update(last_used_at=timezone.now())
     for (node_name, code), note in taken.refused.items():

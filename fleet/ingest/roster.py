@@ -7,8 +7,9 @@ from typing import Any, Final
 from django.db import transaction
 from django.utils import timezone
 
-from fleet.ingest import facts
+from fleet.ingest import facts, whereabouts
 from fleet.ingest.accept import clean
+from fleet.ingest.whereabouts import Elsewhere
 from fleet.inventory.models import Gpu, Node
 from wire.messages import GpuFacts, Hello, HostFacts
 
@@ -25,16 +26,22 @@ class Enrolled:
     node: int
     gpus: tuple[int, ...]
     is_new_boot: bool
+    elsewhere: Elsewhere | None = None
+    has_moved: bool = False
+    """Another process had it before: what this one remembers of it is old."""
 
 
 @transaction.atomic
-def enrol(hello: Hello, is_current: bool) -> Enrolled:
-    """Bring the inventory up to a checked hello.
+def enrol(hello: Hello, is_current: bool, process: str, yields: bool = False) -> Enrolled:
+    """Bring the inventory up to a checked hello, taken in by `process`.
 
     Not `is_current`: the hello of an earlier boot, given only so that its backlog can be read. It adds GPUs that
-    were never seen and changes nothing else.
+    were never seen and changes nothing else. `yields`: nor is it where another boot of the node speaks to another process.
     """
     node, created = Node.objects.select_for_update().get_or_create(name=hello.node)
+    elsewhere = whereabouts.of(node) if yields and node.served_by != process and node.boot != hello.boot else None
+    is_current = is_current and elsewhere is None
+    has_moved = is_current and node.served_by not in ("", process)
     changed: list[tuple[Gpu | None, str]] = []
     is_new_boot = is_current and node.boot != hello.boot
     if is_current or created:
@@ -46,6 +53,7 @@ def enrol(hello: Hello, is_current: bool) -> Enrolled:
         node.boot = hello.boot
         node.agent_version = clean(hello.agent_version, 40)
         node.interval_s = hello.interval_s
+        node.served_by = process
         node.recording = clean(hello.recording or "", 100)
         node.connected_at = timezone.now()
         node.disconnected_at = None
@@ -65,7 +73,7 @@ def enrol(hello: Hello, is_current: bool) -> Enrolled:
         changed += _refresh(hello, known)
         node.gpus.exclude(uuid__in=listed).filter(present=True).update(present=False)
         facts.tell(node, changed, None)
-    return Enrolled(node.pk, tuple(known[gpu.uuid].pk for gpu in hello.gpus), is_new_boot)
+    return Enrolled(node.pk, tuple(known[gpu.uuid].pk for gpu in hello.gpus), is_new_boot, elsewhere, has_moved)
 
 
 def _make_room(absent: list[Gpu]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
+import uuid
 from collections import Counter, defaultdict, deque
 from typing import Final
 
@@ -11,6 +12,7 @@ from django.conf import settings
 from django.db import Error as DatabaseFault
 
 from fleet.ingest import ledger as ledgers
+from fleet.ingest import whereabouts
 from fleet.ingest.absence import Source
 from fleet.ingest.accept import Session
 from fleet.ingest.auth import Tokens
@@ -39,6 +41,7 @@ class Ingest:
     """What all connections of this process share."""
 
     def __init__(self) -> None:
+        self.process = uuid.uuid4().hex
         self.threads = Threads()
         self.ring = ring()
         self.tokens = Tokens(self.threads)
@@ -111,6 +114,7 @@ class Ingest:
             try:
                 await self._write_books()
                 await self._end_dead()
+                await self._let_go()
                 self._forget_idle()
             except Exception:
                 logger.exception("Connections' books are not written")  # the next round tries again
@@ -118,7 +122,7 @@ class Ingest:
     async def _write_books(self) -> None:
         taken = self.ledger.take()
         try:
-            await self.threads.database(ledgers.write, taken)
+            await self.threads.database(ledgers.write, taken, self.process)
         except DatabaseFault as error:
             logger.warning("Connections' books are not written, trying again: %s", error)
             self.ledger.put_back(taken)
@@ -143,6 +147,26 @@ class Ingest:
             self.ring.forget(node)
         for name in [name for name, voice in self.voices.items() if voice.node in deleted and voice.connection is None]:
             self._forget(name)
+
+    async def _let_go(self) -> None:
+        """Give way where a node has come to another process; ask where those are that it has."""
+        voices = {voice.node: voice for voice in self.voices.values() if voice.node}
+        try:
+            moved = await self.threads.database(whereabouts.moved, set(voices), self.process)
+        except DatabaseFault:
+            return  # said by _write_books
+        for node, elsewhere in moved.items():
+            voice = voices[node]
+            if voice.connection is not None and elsewhere is not None:
+                voice.connection.give_way(elsewhere)
+            voice.is_at(elsewhere)
+            if node in self.ring.nodes:
+                self.ring.forget(node)
+
+    def forget(self, node: int) -> None:
+        """Another process had the node meanwhile: what is remembered of it is old."""
+        self.changes.forget(node)
+        self.writer.forget(node)
 
     def _forget_idle(self) -> None:
         """Let go of what is kept for each node and token and no longer matters."""

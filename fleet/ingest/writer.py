@@ -71,6 +71,7 @@ class Writer:
         self._absences = AbsenceBook()
         self._labels = LabelBook()
         self._unacked: Counter[Source] = Counter()  # stored, but for their absences
+        self._moved: set[int] = set()
         self.batches = 0
         self.bytes = 0
         self._bytes_of: Counter[int] = Counter()  # by node
@@ -103,6 +104,10 @@ class Writer:
         self.batches += 1
         self.bytes += one.size
         self._bytes_of[one.session.node] += one.size
+
+    def forget(self, node: int) -> None:
+        """Read anew, before its next batch is stored, what the database says of a node that another process had."""
+        self._moved.add(node)
 
     async def _run(self) -> None:
         next_flush = time.monotonic() + self._flush_s
@@ -263,6 +268,10 @@ class Writer:
 
     def _note(self, chunks: list[Chunk]) -> None:
         """Write what chunks say beside numbers."""
+        while self._moved:
+            node = self._moved.pop()
+            self._absences.forget(node)
+            self._labels.forget(node)
         self._absences.apply(chunks)
         self._labels.apply(chunks)
         gpu_labels.apply(chunks)

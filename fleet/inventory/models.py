@@ -42,6 +42,7 @@ class Node(models.Model):
     cores = models.PositiveIntegerField(null=True, blank=True)
     mem_total_bytes = models.BigIntegerField(null=True, blank=True)
     interval_s = models.FloatField(default=1.0)
+    served_by = models.CharField(max_length=32, blank=True, help_text="The server process that last took its hello in.")
     recording = models.CharField(max_length=100, blank=True, help_text="The recording being played; empty for a real machine.")
     connected_at = models.DateTimeField(null=True, blank=True)
     disconnected_at = models.DateTimeField(null=True, blank=True)

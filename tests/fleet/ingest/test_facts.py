@@ -43,7 +43,7 @@ def told() -> list[tuple[int | None, str]]:
 
 def test_the_facts_of_a_hello_are_kept() -> None:
     """On the node's row and, for its NUMA node, on each GPU's."""
-    enrol(said("b1"), is_current=True)
+    enrol(said("b1"), is_current=True, process="p")
     node = Node.objects.get()
 
     assert (node.cpu_governor, node.nvidia_module_version) == ("powersave", "580.159.04")
@@ -68,9 +68,9 @@ def test_the_facts_of_a_hello_are_kept() -> None:
 )
 def test_a_fact_that_changed_is_an_event(change: dict[str, Any], line: str) -> None:
     """Between two hellos of the node; one event, however often the same is said again."""
-    enrol(said("b1"), is_current=True)
-    enrol(said("b2", **change), is_current=True)
-    enrol(said("b3", **change), is_current=True)
+    enrol(said("b1"), is_current=True, process="p")
+    enrol(said("b2", **change), is_current=True, process="p")
+    enrol(said("b3", **change), is_current=True, process="p")
 
     assert told() == [(None, line)]
     assert Event.objects.get().handled_at is not None
@@ -78,36 +78,36 @@ def test_a_fact_that_changed_is_an_event(change: dict[str, Any], line: str) -> N
 
 def test_a_gpu_on_another_numa_node_is_an_event_of_that_gpu() -> None:
     """As after a change of the board or of the firmware's settings."""
-    enrol(said("b1"), is_current=True)
-    enrol(said("b2", gpu_numa_nodes={UUIDS[0]: 1, UUIDS[1]: 1}), is_current=True)
+    enrol(said("b1"), is_current=True, process="p")
+    enrol(said("b2", gpu_numa_nodes={UUIDS[0]: 1, UUIDS[1]: 1}), is_current=True, process="p")
 
     assert told() == [(0, "NUMA node: 0 → 1")]
 
 
 def test_a_fact_that_comes_back_is_an_event_and_one_that_is_told_first_is_none() -> None:
     """A newer agent tells more than its predecessor; that is no change of the host."""
-    enrol(said("b1", cpu_governor=None, nvidia_parameters={}), is_current=True)
-    enrol(said("b2"), is_current=True)
+    enrol(said("b1", cpu_governor=None, nvidia_parameters={}), is_current=True, process="p")
+    enrol(said("b2"), is_current=True, process="p")
     assert told() == []
-    enrol(said("b3", cpu_governor=None, absent={"cpu_governor": "not_permitted"}), is_current=True)
-    enrol(said("b4"), is_current=True)
+    enrol(said("b3", cpu_governor=None, absent={"cpu_governor": "not_permitted"}), is_current=True, process="p")
+    enrol(said("b4"), is_current=True, process="p")
 
     assert [text for _, text in told()] == ["CPU governor: powersave → –", "CPU governor: – → powersave"]
 
 
 def test_a_module_that_comes_back_with_other_parameters_is_compared_with_what_it_was() -> None:
     """To change them it has to be unloaded: a hello in between tells none."""
-    enrol(said("b1"), is_current=True)
-    enrol(said("b2", nvidia_parameters={}, absent={"nvidia_parameters": "not_found"}), is_current=True)
-    enrol(said("b3", nvidia_parameters={"EnableMSI": "0", "RegistryDwords": ""}), is_current=True)
+    enrol(said("b1"), is_current=True, process="p")
+    enrol(said("b2", nvidia_parameters={}, absent={"nvidia_parameters": "not_found"}), is_current=True, process="p")
+    enrol(said("b3", nvidia_parameters={"EnableMSI": "0", "RegistryDwords": ""}), is_current=True, process="p")
 
     assert [text for _, text in told()] == ["Module parameter EnableMSI: 1 → 0"]
 
 
 def test_a_backlogs_hello_changes_nothing() -> None:
     """It is of an earlier boot: what it says was so once."""
-    enrol(said("b2"), is_current=True)
-    enrol(said("b1", cpu_governor="performance"), is_current=False)
+    enrol(said("b2"), is_current=True, process="p")
+    enrol(said("b1", cpu_governor="performance"), is_current=False, process="p")
 
     assert Node.objects.get().cpu_governor == "powersave"
     assert told() == []
@@ -115,8 +115,8 @@ def test_a_backlogs_hello_changes_nothing() -> None:
 
 def test_a_recording_that_is_played_tells_no_change() -> None:
     """Another recording under the same name is another machine."""
-    enrol(said("b1", recording="one"), is_current=True)
-    enrol(said("b2", recording="two", kernel="5.4"), is_current=True)
+    enrol(said("b1", recording="one"), is_current=True, process="p")
+    enrol(said("b2", recording="two", kernel="5.4"), is_current=True, process="p")
 
     assert told() == []
 
@@ -133,6 +133,7 @@ def test_what_cannot_be_a_fact_is_not_kept() -> None:
             absent={"cpu_governor": "because", "<i>": "timeout", "numa_distances": "timeout"},
         ),
         is_current=True,
+        process="p",
     )
     node = Node.objects.get()
 
@@ -146,8 +147,8 @@ def test_what_cannot_be_a_fact_is_not_kept() -> None:
 
 def test_many_changes_at_once_are_few_events() -> None:
     """What does not fit is counted."""
-    enrol(said("b1", nvidia_parameters={f"P{i}": "1" for i in range(60)}), is_current=True)
-    enrol(said("b2", nvidia_parameters={f"P{i}": "2" for i in range(60)}), is_current=True)
+    enrol(said("b1", nvidia_parameters={f"P{i}": "1" for i in range(60)}), is_current=True, process="p")
+    enrol(said("b2", nvidia_parameters={f"P{i}": "2" for i in range(60)}), is_current=True, process="p")
     lines = [text for _, text in told()]
 
     assert len(lines) == facts.MAX_TOLD

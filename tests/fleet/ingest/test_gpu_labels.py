@@ -23,7 +23,7 @@ class Labelled(Teller):
 
     def __init__(self) -> None:
         super().__init__()
-        self.session.gpus = enrol(self.said, is_current=True).gpus
+        self.session.gpus = enrol(self.said, is_current=True, process="p").gpus
 
     def tells(self, at: float, *labels: GpuLabels, **changes: Any) -> Accepted:
         """A batch with labels."""

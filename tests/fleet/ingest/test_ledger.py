@@ -24,7 +24,7 @@ def seen(at: float, node: Node) -> float:
     """When the node was last seen, as its row says after a round of books that noted a sample of `at`."""
     ledger = Ledger()
     ledger.saw(node.pk, at)
-    write(ledger.take())
+    write(ledger.take(), "p")
     node.refresh_from_db()
     assert node.last_seen_at is not None
     return node.last_seen_at.timestamp()
@@ -67,11 +67,11 @@ def test_a_clock_that_is_no_longer_known_is_written_as_not_known() -> None:
     ledger, node = Ledger(), Node.objects.create(name="n", clock_skew_s=-600.0)
     for _ in range(2):
         ledger.clock(node.pk, None)
-        write(ledger.take())
+        write(ledger.take(), "p")
     node.refresh_from_db()
     assert node.clock_skew_s is None
     ledger.clock(node.pk, 0.1)
-    write(ledger.take())
+    write(ledger.take(), "p")
     node.refresh_from_db()
 
     assert node.clock_skew_s == 0.1
