@@ -7,14 +7,13 @@ called `vllm`, and shall not send the agent to ask elsewhere.
 import ipaddress
 import logging
 import os
-import re
 import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from agents.collectors import procfs
+from agents.collectors import command_line, procfs
 from agents.engine_metrics import KINDS
 from agents.scrape import Target
 
@@ -26,9 +25,6 @@ _SEARCH_SHARE: Final = 0.001
 """A search reads the command line of every process; it may take this share of a core."""
 _SEARCH_MAX_S: Final = 600.0
 _ANY: Final = ("0.0.0.0", "", "*", "::", "[::]")  # noqa: S104 - what an engine listens on, not what we do
-_INTERPRETER: Final = re.compile(r"(?:python|pypy|pt_main_thread|bash|sh|dash)[\d.]*")
-_PROGRAMS: Final = {"tritonserver": "triton", "trtllm-serve": "trtllm"}
-_MODULES: Final = {"sglang.launch_server": "sglang", "tensorrt_llm.commands.serve": "trtllm"}
 _OFF: Final = ("false", "0", "no", "off")
 
 
@@ -42,10 +38,14 @@ class Found(NamedTuple):
 
 def engine(words: Sequence[str]) -> tuple[str, Target] | None:
     """The kind of engine that a command line starts and where it serves; None where it starts none, or none that can be asked."""
-    kind, rest = _kind(words)
-    if kind is None:
+    program = command_line.started(words)
+    kind = program.engine if program is not None and program.is_server else None
+    if program is None or kind is None:
         return None
-    flags = _flags(rest)
+    flags = {
+        flag.name: flag.value if flag.is_joined or not flag.value.startswith("-") else ""
+        for flag in command_line.flags(program.words)
+    }
     known = KINDS[kind]
     if kind == "triton":
         if flags.get("allow-metrics", "true").lower() in _OFF:
@@ -61,43 +61,6 @@ def engine(words: Sequence[str]) -> tuple[str, Target] | None:
     scheme = "https" if "ssl-certfile" in flags or "ssl-keyfile" in flags else "http"
     address = "127.0.0.1" if host in (*_ANY, "localhost") else host.strip("[]")
     return kind, Target(scheme, address, int(port), known.paths[0])
-
-
-def _kind(words: Sequence[str]) -> tuple[str | None, Sequence[str]]:
-    """The kind, and the words behind the program's name; an interpreter's program is its script or module."""
-    place = 0
-    if words and _INTERPRETER.fullmatch(os.path.basename(words[0])):
-        place = 1
-        while place < len(words) and words[place].startswith("-") and words[place] != "-m":
-            place += 2 if words[place] in ("-W", "-X") else 1
-    if place >= len(words):
-        return None, ()
-    name = os.path.basename(words[place])
-    after = words[place + 1] if place + 1 < len(words) else ""
-    if name in ("vllm", "sglang") and after == "serve":
-        return name, words[place + 2 :]
-    if name in _PROGRAMS:
-        return _PROGRAMS[name], words[place + 1 :]
-    if name == "-m":
-        kind = _MODULES.get(after)
-        if after.startswith("vllm.entrypoints.") and after.endswith("api_server"):
-            kind = "vllm"
-        return kind, words[place + 2 :]
-    return None, ()
-
-
-def _flags(words: Sequence[str]) -> dict[str, str]:
-    """Flags with their values: `--port 1`, `--port=1`, and "" for one that stands alone."""
-    found: dict[str, str] = {}
-    for place, word in enumerate(words):
-        if not word.startswith("-"):
-            continue
-        name, joined, value = word.lstrip("-").partition("=")
-        if not joined:
-            after = words[place + 1] if place + 1 < len(words) else ""
-            value = "" if after.startswith("-") else after
-        found[name.replace("_", "-")] = value
-    return found
 
 
 def search(proc: str, is_ours: Callable[[str], bool]) -> list[Found]:
