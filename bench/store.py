@@ -26,8 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
+from fleet.store import rollup
 from fleet.store.compact import compact
-from fleet.store.parquet import ParquetSeries
+from fleet.store.layout import ROLLED, File, day_of
+from fleet.store.parquet import ParquetSeries, encode
 from wire import recording
 
 METRICS = (
@@ -130,8 +132,8 @@ def run(path: Path, gpus: int, seconds: int, repeats: int) -> None:
     samples = gpus * seconds
     million = samples / 1e6
 
-    def size(level: str) -> int:
-        return sum(file.stat().st_size for file in path.rglob(f"{level}-*.parquet"))
+    def size(level: str, folder: str = "raw") -> int:
+        return sum(file.stat().st_size for file in (path / folder).rglob(f"{level}-*.parquet"))
 
     def reads(state: str) -> dict[str, float]:
         end = int(now[0])
@@ -168,9 +170,11 @@ def run(path: Path, gpus: int, seconds: int, repeats: int) -> None:
     meter.run("merge to 5 min", lambda: compact(store, START + -(-seconds // 300) * 300))
     bytes_b = size("b")
     meter.run("merge to 1 h", lambda: compact(store, now[0] + 7200))
-    bytes_c = size("c")
+    bytes_c = size("d")
     compact(store, now[0] + 7200)
     settled = reads("settled hour")
+    rollups = {of.name: round(size("a", of.name) / samples, 2) for of in ROLLED}
+    long = long_reads(path / "long", fleet, repeats)
 
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     bytes_per_sample = {
@@ -187,6 +191,8 @@ def run(path: Path, gpus: int, seconds: int, repeats: int) -> None:
         "write_ms_p50": round(statistics.median(meter.walls["write"]) * 1000, 1),
         "write_ms_max": round(max(meter.walls["write"]) * 1000, 1),
         "bytes_per_sample": bytes_per_sample,
+        "rollup_bytes_per_sample": rollups,
+        "long_read_ms": long,
         "read_ms": {
             state: {name: round(value, 1) for name, value in told.items()}
             for state, told in (("flushed", flushed), ("fresh", fresh), ("settled", settled))
@@ -198,7 +204,41 @@ def run(path: Path, gpus: int, seconds: int, repeats: int) -> None:
             print(f"{step:48} {cost / million:8.2f} CPU-s per million samples")
     for level, length in bytes_per_sample.items():
         print(f"bytes a sample, {level:32} {length:8.1f}")
+    for name, length in rollups.items():
+        print(f"bytes a sample, roll-ups of {name:22} {length:8.2f}")
     print(json.dumps(result))
+
+
+def long_reads(path: Path, fleet: Fleet, repeats: int) -> dict[str, float]:
+    """Milliseconds to read one GPU over weeks to two years, from the roll-ups of one shard of 125 GPUs.
+
+    One simulated hour's roll-ups stand for every hour: what a read costs depends on the files that it opens.
+    """
+    now = float(START + 3600)
+    store = ParquetSeries(path, clock=lambda: now, grace_s=0)
+    table = store.tables["gpu"]
+    shard = fleet.group(0, 60).filter(pl.col("entity") <= 125)
+    rows, _ = table.pack(shard)
+    for of, span in ((ROLLED[1], 90 * 86_400), (ROLLED[2], 730 * 86_400)):
+        rolled = store.rolled["gpu"][of]
+        first = rolled.store(rollup.roll(table, rows, [name for name in METRICS if name in rows.columns], of.step_s))
+        for start in range(START // of.part_s * of.part_s, START - span, -of.part_s):
+            steps = pl.DataFrame({"ts": range(start, start + of.part_s, of.step_s)}, schema={"ts": pl.UInt32})
+            part = first.drop("ts").join(steps, how="cross").select(first.columns).sort("entity", "ts")
+            low, high = start, start + of.part_s - of.step_s + 1
+            file = File("c", low, high, 1, 1, 0, 1, 1, 125)
+            folder = store.folder("gpu", of) / day_of(start, of)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / file.name).write_bytes(encode(part, 7200))
+    told, meter = {}, Meter()
+    for name, days_, step_s in (("30 days by the hour", 30, 3600), ("7 days by ten minutes", 7, 600), ("90 days by the hour", 90, 3600),
+                                ("2 years by 6 hours", 730, 21_600), ("2 years by the day", 730, 86_400)):  # fmt: skip
+        query = partial(store.series, "gpu", 60, ["sm_active", "power_w", "energy_j_total"], START - days_ * 86_400, START, step_s)
+        for _ in range(repeats):
+            meter.run(name, query)
+        told[name] = round(statistics.median(meter.walls[name]) * 1000, 1)
+        print(f"one GPU, {name:39} {told[name]:8.1f} ms")
+    return told
 
 
 if __name__ == "__main__":

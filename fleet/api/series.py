@@ -12,6 +12,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from fleet.inventory.models import Engine, Gpu, Node
+from fleet.store.series import rounded
 from wire import metrics
 
 MAX_POINTS: Final = 11_000
@@ -65,7 +66,10 @@ class SeriesQuery(serializers.Serializer[Any]):
     start = Moment(required=False, help_text="Epoch seconds or ISO 8601; an hour before `end` when left out.")
     end = Moment(required=False, help_text="Epoch seconds or ISO 8601, itself left out; now when left out.")
     step_s = serializers.IntegerField(
-        required=False, min_value=1, max_value=86_400 * 31, help_text=f"Bucket width; at most {MAX_POINTS:,} buckets."
+        required=False,
+        min_value=1,
+        max_value=86_400 * 31,
+        help_text=f"Bucket width; at most {MAX_POINTS:,} buckets. Left out: some {DEFAULT_POINTS} buckets, of whole roll-ups.",
     )
 
     def to_internal_value(self, data: Any) -> Any:
@@ -101,7 +105,7 @@ class SeriesQuery(serializers.Serializer[Any]):
         start = attrs.get("start", max(end - DEFAULT_SPAN_S, 0))
         if start >= end:
             raise serializers.ValidationError({"start": gettext("The start must lie before the end.")})
-        step_s = attrs.get("step_s", max(1, -(-(end - start) // DEFAULT_POINTS)))
+        step_s = attrs.get("step_s", rounded(-(-(end - start) // DEFAULT_POINTS)))
         points = -(-end // step_s) - start // step_s
         if points > MAX_POINTS:
             says = gettext("That is {points:,} buckets; at most {most:,} are answered. Widen step_s or shorten the span.")

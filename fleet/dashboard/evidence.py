@@ -7,7 +7,7 @@ import polars as pl
 from fleet.findings.content import Rendered
 from fleet.findings.models import Finding
 from fleet.store import clock
-from fleet.store.series import StoreError
+from fleet.store.series import StoreError, rounded
 from wire.metrics import Scope, of
 
 AROUND_S: Final = 600
@@ -71,7 +71,7 @@ def span_of(finding: Finding, now: int) -> tuple[int, int, int]:
     end = max(start + 60, ended)
     if end - start > LONGEST_S:  # the beginning says more than the long run of the same
         end = start + LONGEST_S
-    return start, end, max(1, (end - start) // BUCKETS)
+    return start, end, rounded((end - start) // BUCKETS)
 
 
 def lines_of(finding: Finding, scope: Scope, metric: str, span: tuple[int, int, int]) -> list[tuple[str, pl.DataFrame]]:

@@ -17,6 +17,7 @@ def fitting(step_s: int) -> Resolution:
 def plan(readers: Mapping[Resolution, Reader], entity: int, start: int, end: int, step_s: int) -> dict[Resolution, list[int]]:
     """The hours (numbered from the epoch) that each resolution answers; an hour of which nothing is known is in none.
 
+    The best resolution for the step answers, else the coarsest of those that are finer, else the finest of the coarser ones.
     Raw rows answer for an hour until they are settled and rolled up, and again while late ones wait to be. So they do where
     an edge of the span cuts a roll-up in two.
     """
@@ -27,16 +28,17 @@ def plan(readers: Mapping[Resolution, Reader], entity: int, start: int, end: int
     first = {hour for hour, settled in raw.items() if best is RAW or not settled or hour in cut}
     found: dict[Resolution, list[int]] = {RAW: sorted(first)} if first else {}
     rest = set(asked) - first
-    order = [of for of in ROLLED if of.step_s >= best.step_s] + [of for of in ROLLED[::-1] if of.step_s < best.step_s]
+    order = [of for of in RESOLUTIONS[::-1] if of.step_s <= best.step_s] + [of for of in ROLLED if of.step_s > best.step_s]
     for of in order:
+        if of is RAW:
+            there = rest & raw.keys()  # settled, and without the roll-ups that were looked for
+        else:
+            there = rest & covered(readers[of].root, of, start, end, entity, readers[of].damaged)
+        if there:
+            found[of] = sorted(there.union(found.get(of, ())))
+            rest -= there
         if not rest:
             break
-        there = rest & covered(readers[of].root, of, start, end, entity)
-        if there:
-            found[of] = sorted(there)
-            rest -= there
-    if left := rest & raw.keys():
-        found[RAW] = sorted(first | left)
     return found
 
 

@@ -15,7 +15,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -99,9 +99,9 @@ class FileSet:
         """True when every shard is there or known to be damaged."""
         return len(self.files) + self.damaged == self.first.shards
 
-    def holds(self, entity: int) -> bool:
-        """True when it may have rows of the entity."""
-        return any(file.e0 <= entity <= file.e1 for file in self.files)
+    def holds(self, entity: int, without: Collection[str] = ()) -> bool:
+        """True when it may have rows of the entity, in another file than those named in `without`."""
+        return any(file.e0 <= entity <= file.e1 and file.name not in without for file in self.files)
 
 
 @dataclass(slots=True)
@@ -200,12 +200,15 @@ def live_files(days_: Iterable[Day], start: int, end: int, entities: tuple[int, 
                         yield day.path / file.name
 
 
-def covered(root: Path, of: Resolution, start: int, end: int, entity: int | None = None) -> set[int]:
+def covered(
+    root: Path, of: Resolution, start: int, end: int, entity: int | None = None, without: Collection[str] = ()
+) -> set[int]:
     """The hours from the first to the last of each file that counts and has seconds of the span (and may have the entity)."""
     hours: set[int] = set()
     for path in days(root, start, end, of):
         for part in read_day(path, of).hours.values():
             for one in part.live:
-                if one.first.t0 < end and one.first.t1 + of.step_s > start and (entity is None or one.holds(entity)):
+                known = entity is None or one.holds(entity, without)
+                if known and one.first.t0 < end and one.first.t1 + of.step_s > start:
                     hours.update(range(one.first.t0 // HOUR_S, (one.first.t1 - 1) // HOUR_S + 1))
     return hours

@@ -94,6 +94,14 @@ class ParquetSeries:
         """As Series.series."""
         table = self.table(scope)
         names = check(table, metrics, step_s)
+        while True:
+            damaged = sum(len(reader.damaged) for reader in self.readers[scope].values())
+            frame = self._series(table, entity, names, start, end, step_s, full)
+            if damaged == sum(len(reader.damaged) for reader in self.readers[scope].values()):
+                return frame  # else another resolution may have what a damaged file lacks
+
+    def _series(self, table: Table, entity: int, names: list[str], start: int, end: int, step_s: int, full: bool) -> pl.DataFrame:
+        scope = table.scope
         try:
             found = plan(self.readers[scope], entity, start, end, step_s) if start < end else {}
         except OSError as error:

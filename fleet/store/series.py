@@ -36,6 +36,13 @@ CODES: Final = 32
 """How many bits of a bitmask, or codes of a state from 0 on, a bucket's shares tell."""
 
 
+def rounded(step_s: int) -> int:
+    """The shortest step from `step_s` on that is made of whole rows of the coarsest level that is no longer than it."""
+    step_s = max(step_s, 1)
+    level = max(level for level in LEVELS if level <= step_s)
+    return -(-step_s // level) * level
+
+
 class StoreError(Exception):
     """The store could not do what was asked; the message says what, where and what to do."""
 
@@ -63,9 +70,10 @@ class Series(Protocol):
         States and bitmasks give their last value too. Buckets begin at multiples of `step_s`; one whose samples lack
         the metric is null. Scope process: all processes on that GPU together.
 
-        The coarsest level that divides `step_s` answers; where rows of that level are gone or not made yet, the next that is there
-        does. A row coarser than `step_s` is a bucket of its own length that begins at its `ts`. The first and the last bucket
-        may hold samples from beside `start` and `end`, where a roll-up reaches over them.
+        The coarsest level that divides `step_s`, or that it is four times as long as, answers; where rows of that level are gone or
+        not made yet, the next that is there does. A row counts in the bucket that its `ts` lies in: where a level that does not
+        divide `step_s` answers, buckets are right to one of its rows, and where a coarser one does, buckets between its rows are
+        left out. The first and the last bucket may hold samples from beside `start` and `end`, where a roll-up reaches over them.
 
         `full` adds for each metric `<name>_n` (samples that have it, Int64), and by its kind
         - gauges and means: `<name>_p95` (Float64, linear between ranks); null where a bucket is made of several roll-ups, or of

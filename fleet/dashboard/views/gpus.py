@@ -16,7 +16,7 @@ from fleet.inventory.models import Gpu
 from fleet.store import clock
 from fleet.store.series import StoreError
 
-SPANS: Final = {10: 2, 60: 10, 360: 60, 1440: 240}
+SPANS: Final = {10: 2, 60: 10, 360: 60, 1440: 240, 10_080: 1_200, 43_200: 3_600}
 """How many minutes back a chart may look, and the seconds of one bucket there."""
 HOUR: Final = 60
 

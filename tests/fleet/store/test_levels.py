@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.store.memory import MemorySeries
-from fleet.store.series import CODES, Series
+from fleet.store.series import CODES, Series, rounded
 from tests.fleet.store.test_contract import DAY, ENGINES, HOUR, NOON, Make, opened
 
 ROLLING = {name: make for name, make in ENGINES.items() if name in ("parquet", "merged", "memory")}
@@ -169,3 +169,9 @@ def same(value: Any, known: Any, step: float) -> bool:
     if known is None or value is None:
         return known is value
     return bool(abs(value - known) <= max(step, 1e-6 * abs(known)))
+
+
+@pytest.mark.parametrize(("step_s", "shown"), [(0, 1), (1, 1), (9, 9), (11, 20), (60, 60), (61, 120), (840, 840), (3601, 7200)])
+def test_a_step_is_rounded_up_to_whole_rows(step_s: int, shown: int) -> None:
+    """Of the coarsest level that is no longer than it."""
+    assert rounded(step_s) == shown
