@@ -1,6 +1,7 @@
 """The agent's soak: a few seconds of the real thing, and what its arithmetic calls grown."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,12 +36,18 @@ def test_files_that_pile_up_are_told() -> None:
 
 
 def test_a_short_soak_has_everything_on() -> None:
-    """A GPU's XID, an engine, OTLP and scrapes pass through a real agent; it says what it saw."""
+    """A GPU's XID, an engine, OTLP and scrapes pass through a real agent; it says what it saw. Nothing heavy is imported."""
     command = ["bench/agent_soak.py", "--seconds", "12", "--warm-up", "5", "--every", "2", "--bound-mib", "16"]
-    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=90)
-    assert done.returncode == 0, done.stdout + done.stderr
+    environment = os.environ | {"PYTHONPROFILEIMPORTTIME": "1"}  # every process says on stderr what it imports
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    imported = {
+        line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.splitlines() if line.startswith("import time:")
+    }
     found = json.loads(done.stdout.splitlines()[-1])
 
     assert all(found["came"].values()), found["came"]
+    assert {"agents", "pynvml", "prometheus_client", "websockets"} <= imported
+    assert not {"polars", "numpy", "django", "pandas", "pyarrow", "psutil", "advisor", "fleet"} & imported
     assert found["cpu_pct"] > 0
     assert found["rss_mb"] <= found["most_rss_mb"] < 80
