@@ -18,7 +18,7 @@ def ring(node: int) -> None:
     try:
         _client().publish(CHANNEL, str(node))
     except (redis.RedisError, OSError) as error:
-        log.warning("The broker does not answer; the sweep will send the command: %s", error)
+        log.warning("No word of a command went out, the sweep will find it: %s", error)
 
 
 @cache

@@ -131,13 +131,13 @@ class CommandDesk:
                 await _hear(self._heard)
             except (RedisError, OSError) as error:
                 if not self._deaf:
-                    logger.warning("The broker does not answer; commands wait for the sweep, up to %.0f s: %s", SWEEP_S, error)
+                    logger.warning("Commands are found by the sweep alone, up to %.0f s late: no broker: %s", SWEEP_S, error)
                 self._deaf = True
             await asyncio.sleep(LISTEN_AGAIN_S)
 
     def _heard(self) -> None:
         if self._deaf:
-            logger.info("The broker tells of commands again")
+            logger.info("Commands are heard of at once again")
         self._deaf = False
         self.look()
 
