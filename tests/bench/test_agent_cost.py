@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,11 +46,14 @@ def test_a_monitor_that_dies_is_data(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gone["cpu_pct_of_core"] is None
 
 
-def test_the_agent_is_measured_with_its_outputs_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_agent_is_measured_with_its_outputs_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """Over the fake driver: frames and OTLP requests come while it is measured."""
     monkeypatch.setattr("bench.agent_cost.WARM_UP_S", 3.0)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "agents" / "fake_driver"))
-    monkeypatch.setenv("FETTLE_FAKE_NVML", str(ROOT / "tests" / "device_answers" / "h200-driver-580-captured.json"))
+    answers = ROOT / "tests" / "device_answers" / "h200-driver-580-captured.json"
+    monkeypatch.setenv("FETTLE_FAKE_NVML", shutil.copy(answers, tmp_path))  # the fake driver notes beside it how often it is open
     result = asyncio.run(measure_agent(2.0, with_outputs=True))
     said = capsys.readouterr().out
 
