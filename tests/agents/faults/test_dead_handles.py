@@ -32,6 +32,7 @@ async def test_a_handle_that_refuses_everything_as_invalid_is_not_remembered_as_
         await until(lambda: absent(server) == before, 30)
 
 
+@pytest.mark.slow
 async def test_a_driver_that_answers_nothing_any_more_is_opened_anew_by_itself(tmp_path: Path) -> None:
     """D05: after a reload every old handle fails; the readings come back under a new boot, since counters may have begun anew."""
     driver = Driver(tmp_path / "answers.json", H200)

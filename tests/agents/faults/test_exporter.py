@@ -105,6 +105,7 @@ async def test_the_units_of_old_and_new_names_are_the_registrys_and_a_last_code_
         assert latest(server, "xid_errors_total") == [1, 0]
 
 
+@pytest.mark.slow
 async def test_an_exporter_that_hangs_or_ends_costs_its_readings_and_no_tick(stub: Exporter, tmp_path: Path) -> None:
     """D03: every second goes on with the host; the readings are late, and after a while the exporter is no driver any more."""
     async with running() as server, agent(driver(tmp_path), server, tmp_path, *words(stub)):
