@@ -15,6 +15,7 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.task_routes = {"fleet.notify.tasks.deliver": {"queue": "notify"}}
 # A judgement of a large fleet takes memory that Polars keeps; a child that has grown past this is replaced after its task.
 app.conf.worker_max_memory_per_child = 600_000  # KiB; threads know no such limit, and the messenger does not need it
+app.autodiscover_tasks(["fleet.store"], related_name="prometheus_tasks")
 app.autodiscover_tasks()
 
 
@@ -32,6 +33,8 @@ def schedule(sender: Celery, **_: Any) -> None:
         "fleet.store.tasks.compact": 60,
         "fleet.store.tasks.prune": 600,
     }
+    if settings.FETTLE_STORE == "prometheus-read":
+        periods["fleet.store.prometheus_tasks.discover"] = 10
     sender.conf.beat_schedule = {
         name: {"task": name, "schedule": float(period), "options": {"expires": max(period, 1)}}
         for name, period in periods.items()

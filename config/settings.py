@@ -230,14 +230,14 @@ FETTLE_BASE_URL = env.url(
 FETTLE_STORE = env.choice(
     "FETTLE_STORE",
     "parquet",
-    ("parquet", "victoriametrics", "memory"),
-    about="Engine of the telemetry: `parquet`, on this machine's disk; `victoriametrics`; `memory` keeps nothing and is for tests.",
+    ("parquet", "victoriametrics", "prometheus-read", "memory"),
+    about="Engine of the telemetry: `parquet`, on this machine's disk; `victoriametrics`; `prometheus-read`, a Prometheus that scrapes dcgm-exporter, for a fleet without our agents; `memory` keeps nothing and is for tests.",
 )
 FETTLE_STORE_URL = env.url(
     "FETTLE_STORE_URL",
-    "http://127.0.0.1:8428",
+    "http://127.0.0.1:9090" if FETTLE_STORE == "prometheus-read" else "http://127.0.0.1:8428",
     ("http", "https"),
-    about="Where VictoriaMetrics answers, with its path prefix if it has one.",
+    about="Where VictoriaMetrics or Prometheus answers, with its path prefix if it has one.",
 )
 FETTLE_STORE_WRITE_URL = env.text(
     "FETTLE_STORE_WRITE_URL", "", about="Where VictoriaMetrics takes samples, when that is another address: a cluster's vminsert."
@@ -248,6 +248,9 @@ FETTLE_STORE_STATUS_URLS = env.words(
 )
 FETTLE_STORE_FLEET = env.text(
     "FETTLE_STORE_FLEET", "fettle", about="Label `fleet` of all our series in VictoriaMetrics: it keeps several Fettles apart."
+)
+FETTLE_STORE_SELECTOR = env.text(
+    "FETTLE_STORE_SELECTOR", "", about='Which series of Prometheus are this fleet\'s, as matchers: `job="dcgm",cluster="a"`.'
 )
 FETTLE_STORE_USER = env.text("FETTLE_STORE_USER", "", about="User name for the store's server (HTTP basic authentication).")
 FETTLE_STORE_PASSWORD_FILE = env.text("FETTLE_STORE_PASSWORD_FILE", "", about="File whose first line is that user's password.")

@@ -6,6 +6,7 @@ the header's; what it calls MB is 2^20 bytes. An exporter's TYPE and HELP are no
 XID a gauge.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from wire.metrics import METRICS, Metric
@@ -127,6 +128,10 @@ _FIELDS: Final[tuple[tuple[int, str, tuple[str, ...]], ...]] = (
 
 BY_NAME: Final[dict[str, Field]] = {f"DCGM_FI_{name}": Field(number, unit) for number, unit, names in _FIELDS for name in names}
 """Every name, old and new, with its field and unit."""
+FP64_BLANK: Final = 140737488355328.0
+INT32_BLANK: Final = 0x7FFFFFF0
+INT64_BLANK: Final = 0x7FFFFFFFFFFFFFF0
+"""Where the numbers begin that mean "no value"; each begins sixteen of them, and a float holds nothing above the last apart."""
 MIG_MODE: Final = 67
 FB_FREE: Final = 251
 XID: Final = 230
@@ -153,6 +158,11 @@ def scale(unit: str, metric: Metric) -> float | None:
 def metric_of(number: int) -> Metric | None:
     """The registry's metric of a field id; None where it has none."""
     return _METRICS.get(number)
+
+
+def metrics() -> Mapping[int, Metric]:
+    """The registry's metrics by field id."""
+    return _METRICS
 
 
 _METRICS: Final = {metric.dcgm: metric for metric in METRICS if metric.dcgm is not None and metric.scope == "gpu"}

@@ -55,6 +55,7 @@ def enrol(hello: Hello, is_current: bool, process: str, yields: bool = False) ->
         node.interval_s = hello.interval_s
         node.served_by = process
         node.recording = clean(hello.recording or "", 100)
+        node.source = ""
         node.connected_at = timezone.now()
         node.disconnected_at = None
         node.save()

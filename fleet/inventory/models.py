@@ -44,6 +44,9 @@ class Node(models.Model):
     interval_s = models.FloatField(default=1.0)
     served_by = models.CharField(max_length=32, blank=True, help_text="The server process that last took its hello in.")
     recording = models.CharField(max_length=100, blank=True, help_text="The recording being played; empty for a real machine.")
+    source = models.CharField(
+        max_length=20, blank=True, help_text="prometheus: read from a Prometheus; empty: an agent of ours tells of it."
+    )
     connected_at = models.DateTimeField(null=True, blank=True)
     disconnected_at = models.DateTimeField(null=True, blank=True)
     last_seen_at = models.DateTimeField(null=True, blank=True, help_text="The newest sample stored, by the server's clock.")

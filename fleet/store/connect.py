@@ -14,12 +14,13 @@ from fleet.store.endpoint import Access, Endpoint, basic
 from fleet.store.series import Series, StoreError
 
 logger = logging.getLogger(__name__)
-SERVERS: Final = {"victoriametrics": "VictoriaMetrics"}
+SERVERS: Final = {"victoriametrics": "VictoriaMetrics", "prometheus-read": "Prometheus"}
 """Values of FETTLE_STORE that name a server, and what it is called."""
 PATIENCE_S: Final = 2.0
 """Of one who asks whether the server is there."""
 _HEADER: Final = re.compile(r"([A-Za-z0-9-]{1,100}): ?([^\r\n]{1,4000})")
 _FLEET: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_MATCHERS: Final = re.compile(r'(\s*[A-Za-z_]\w*\s*(=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*(,|$))*')
 
 
 def connect() -> Series:
@@ -28,6 +29,10 @@ def connect() -> Series:
         raise StoreError(wrong)
     what = SERVERS[settings.FETTLE_STORE]
     read = Endpoint(settings.FETTLE_STORE_URL, access(), what)
+    if settings.FETTLE_STORE == "prometheus-read":
+        from fleet.store.prometheus import PrometheusSeries
+
+        return PrometheusSeries(read, settings.FETTLE_STORE_SELECTOR)
     from fleet.store.labels import Labels
     from fleet.store.victoria import VictoriaSeries
     from fleet.store.victoria_durable import Watch
@@ -43,8 +48,8 @@ def unready() -> str | None:
     """Why the store's server cannot be used, in words that name no address, or None. The log says more."""
     what = SERVERS[settings.FETTLE_STORE]
     try:
-        url = _beside(settings.FETTLE_STORE_URL, "/health")
-        Endpoint(url, replace(access(), read_s=PATIENCE_S), what).get("")
+        server = Endpoint(settings.FETTLE_STORE_URL, replace(access(), read_s=PATIENCE_S), what)
+        server.get("/api/v1/query", {"query": "1"})  # all that speak PromQL have it
     except StoreError as error:
         logger.warning("The store is not ready: %s", error)
         return f"{what} cannot be used."
@@ -91,6 +96,8 @@ def mistakes() -> Iterator[str]:
         yield str(error)
     if not _FLEET.fullmatch(settings.FETTLE_STORE_FLEET):
         yield f"FETTLE_STORE_FLEET={settings.FETTLE_STORE_FLEET!r} is no label; use letters, digits, dots, dashes and underscores."
+    if not _MATCHERS.fullmatch(settings.FETTLE_STORE_SELECTOR):
+        yield f'FETTLE_STORE_SELECTOR={settings.FETTLE_STORE_SELECTOR!r} is no list of matchers; write them as job="dcgm",cluster=~"a|b".'
 
 
 def _headers() -> Iterator[tuple[str, str]]:

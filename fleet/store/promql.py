@@ -1,6 +1,6 @@
 """Prometheus' query API, which VictoriaMetrics, Thanos and Mimir have too: matrices to frames."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -67,9 +67,9 @@ def points(results: Iterable[Result]) -> pl.DataFrame:
     return pl.DataFrame(pairs, schema={"at": pl.Int64, "value": pl.Float64}, orient="row")
 
 
-def matchers(labels: Mapping[str, str]) -> str:
-    """`name="value",…` as a selector has it."""
-    return ",".join(f"{name}={quoted(value)}" for name, value in labels.items())
+def joined(*matchers: str) -> str:
+    """Lists of matchers as one, empty ones left out."""
+    return ",".join(one.strip().rstrip(",") for one in matchers if one.strip())
 
 
 def quoted(text: str) -> str:

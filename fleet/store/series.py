@@ -112,7 +112,7 @@ def store() -> Series:
         from fleet.store.memory import MemorySeries
 
         return MemorySeries()
-    if settings.FETTLE_STORE == "victoriametrics":
+    if settings.FETTLE_STORE in ("victoriametrics", "prometheus-read"):
         from fleet.store.connect import connect
 
         return connect()

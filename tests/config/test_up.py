@@ -204,7 +204,7 @@ def test_without_the_demo_the_machine_itself_reports(tmp_path: Path) -> None:
     ("name", "value", "message"),
     [
         ("FETTLE_FLUSH_S", "abc", "fettle: FETTLE_FLUSH_S='abc' is not a whole number; give one from 1 to 60."),
-        ("FETTLE_STORE", "zzz", "fettle: FETTLE_STORE='zzz' is none of parquet, victoriametrics, memory"),
+        ("FETTLE_STORE", "zzz", "fettle: FETTLE_STORE='zzz' is none of parquet, victoriametrics, prometheus-read, memory"),
         ("FETTLE_FLUSH_SS", "1", "fettle: FETTLE_FLUSH_SS is no setting; FETTLE_FLUSH_S is."),
         ("FETTLE_ADMIN_PASSWORD", " ", "fettle: FETTLE_ADMIN_PASSWORD is empty"),
         ("REDIS_URL", "foo", "fettle: REDIS_URL is no URL that can be used"),

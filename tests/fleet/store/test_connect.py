@@ -57,6 +57,7 @@ def test_a_server_that_is_away_is_told_without_its_address(victoria: Settings, c
         ("FETTLE_STORE_CA_FILE", "/etc/hostname", "no certificate"),
         ("FETTLE_STORE_HEADERS", ["X-Scope-OrgID"], "no header"),
         ("FETTLE_STORE_FLEET", 'a"b', "no label"),
+        ("FETTLE_STORE_SELECTOR", "job", "no list of matchers"),
     ],
 )
 def test_check_says_which_setting_is_wrong(victoria: Settings, name: str, value: object, word: str) -> None:
