@@ -307,6 +307,11 @@ FETTLE_RETAIN_EVENTS_D = env.integer(
 FETTLE_RETAIN_FINDINGS_D = env.integer(
     "FETTLE_RETAIN_FINDINGS_D", 365, 1, 36_500, about="Days to keep resolved findings, with their history and messages."
 )
+FETTLE_METRICS_GPUS = env.boolean(
+    "FETTLE_METRICS_GPUS",
+    False,
+    about="Whether `/metrics/gpus` tells a Prometheus the newest readings of every GPU, host and serving engine.",
+)
 FETTLE_INGEST = env.boolean(
     "FETTLE_INGEST",
     True,

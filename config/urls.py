@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from fleet.api.gpu_metrics import GpuMetricsView
 from fleet.api.health import healthz, readyz
 from fleet.api.metrics import MetricsView
 
@@ -11,6 +12,7 @@ urlpatterns = [
     path("healthz", healthz),
     path("readyz", readyz),
     path("metrics", MetricsView.as_view()),
+    path("metrics/gpus", GpuMetricsView.as_view()),
     path("agent/", include("fleet.accounts.urls")),
     path("api/v1/", include("fleet.api.urls")),
     path("", include("fleet.dashboard.urls")),

@@ -25,6 +25,7 @@ from django.utils.translation import gettext, gettext_noop
 from advisor.finding import SEVERITIES
 from advisor.finding import Finding as Found
 from fleet.accounts.models import User
+from fleet.findings import opened
 from fleet.findings.content import as_content
 from fleet.findings.models import Finding, Transition
 from fleet.findings.signals import transitions_written
@@ -294,6 +295,7 @@ class _Book:
         self._fire()
         if self.opened:
             Finding.objects.bulk_create(self.opened, batch_size=200)
+            opened.count(row.rule for row in self.opened)
             through = Finding.gpus.through
             through.objects.bulk_create(
                 [

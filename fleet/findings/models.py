@@ -82,6 +82,20 @@ class Transition(models.Model):
         return f"{self.finding.rule}: {self.before} -> {self.after}"
 
 
+class Opened(models.Model):
+    """How many findings a rule ever opened. Findings go when their time is over, or with their node; this number stays."""
+
+    rule = models.CharField(max_length=60, unique=True)
+    total = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        verbose_name = pgettext_lazy("model", "findings opened")
+        verbose_name_plural = pgettext_lazy("model", "findings opened")
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.total}"
+
+
 class Diagnosis(models.Model):
     """The newest bottleneck of one GPU or job, with its shares (fractions of the window that sum to 1)."""
 

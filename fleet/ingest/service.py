@@ -11,8 +11,8 @@ from typing import Final
 from django.conf import settings
 from django.db import Error as DatabaseFault
 
+from fleet.ingest import intake, whereabouts
 from fleet.ingest import ledger as ledgers
-from fleet.ingest import whereabouts
 from fleet.ingest.absence import Source
 from fleet.ingest.accept import Session
 from fleet.ingest.auth import Tokens
@@ -46,6 +46,7 @@ class Ingest:
         self.ring = ring()
         self.tokens = Tokens(self.threads)
         self.ledger = Ledger()
+        self.meter = intake.Meter()
         self.writer = Writer(
             store(),
             self.ring,
@@ -85,6 +86,7 @@ class Ingest:
         self.threads.close()
 
     def _stored(self, chunks: list[Chunk], done: list[Source]) -> None:
+        self.meter.stored(chunks)
         for session, taken in by_session(chunks).items():
             newest = max(taken, key=lambda one: one.batch.t)
             skew = session.skew.value
@@ -122,6 +124,7 @@ class Ingest:
     async def _write_books(self) -> None:
         taken = self.ledger.take()
         try:
+            await self.threads.database(intake.write, self.process, self.meter.numbers(self.writer, len(self.connections)))
             await self.threads.database(ledgers.write, taken, self.process)
         except DatabaseFault as error:
             logger.warning("Connections' books are not written, trying again: %s", error)

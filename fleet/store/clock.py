@@ -56,15 +56,22 @@ def window(
     return pl.concat(parts, how="diagonal_relaxed").sort("entity", *(["pid"] if scope == "process" else []), "ts")
 
 
-def latest(scope: Scope, since: int, entities: Collection[int] | None = None, *, ahead: Ahead | None = None) -> pl.DataFrame:
+def latest(
+    scope: Scope,
+    since: int,
+    entities: Collection[int] | None = None,
+    metrics: Collection[str] | None = None,
+    *,
+    ahead: Ahead | None = None,
+) -> pl.DataFrame:
     """The newest row of each entity with ts >= since, as Series.latest answers."""
     skews = _known(scope, entities, ahead)
-    frame = store().latest(scope, since, _in_time(entities, skews))
+    frame = store().latest(scope, since, _in_time(entities, skews), metrics)
     if not skews:
         return frame
     parts = [_without(frame, skews)]
     for group in _groups(skews):
-        part = _moved(store().latest(scope, since + min(group.values()), list(group)), group)
+        part = _moved(store().latest(scope, since + min(group.values()), list(group), metrics), group)
         parts.append(part.filter(pl.col("ts") >= since))
     return pl.concat(parts, how="diagonal_relaxed")
 
