@@ -133,7 +133,8 @@ class Machine:
         self._remember(rows.holds, now)
         readings = self._processes.collect((hold.pid for hold in rows.holds), now, rows.accounts)
         shown = {reading.pid for reading in readings}
-        labels = self._labels.of(((one.pid, one.start, one.user) for one in readings if one.start is not None), now)
+        named = ((one.pid, one.start, one.user) for one in readings if one.start is not None)
+        labels = self._labels.of(named, now, self._stock.gpus)
         engines = self._engines.collect(now)
         return Tick(
             gpu=metric_major(rows.values, len(GPU)),

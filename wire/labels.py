@@ -9,6 +9,8 @@ LABELS: Final[dict[str, str]] = {
     "slurm_job": "Slurm job id, from the cgroup or the environment.",
     "slurm_step": "Slurm step: a number, `batch`, `extern` or `interactive`.",
     "pid_in_namespace": "The pid that the process has in its own namespace, where that is another one.",
+    "visible_gpus": "GPUs that CUDA lets it use, by `CUDA_VISIBLE_DEVICES` as it was set at its start: `all`, `none`, or the beginnings "
+    "of their UUIDs in CUDA's order; `?2` is index 2 as CUDA counts, where nobody else knows which GPU that is.",
     "engine": "Serving engine that the command line of the process or of an ancestor starts: `vllm`, `sglang`, `triton` or `trtllm`.",
     "launcher": "What started it, likewise: `torchrun`, `deepspeed`, `megatron` or `accelerate`.",
     "torch": "Version of PyTorch that the process has loaded.",

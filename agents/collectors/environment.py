@@ -40,6 +40,12 @@ def labels(content: bytes, user: str) -> dict[str, str]:
     return found
 
 
+def of_cuda(content: bytes) -> dict[str, str]:
+    """The variables of /proc/PID/environ by which CUDA chooses its devices, those that are set; not to be told as they are."""
+    entries = (entry.decode(errors="replace").partition("=") for entry in content.split(b"\0") if entry.startswith(b"CUDA_"))
+    return {name: value for name, is_set, value in entries if is_set and name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")}
+
+
 def _may_be_told(name: str) -> bool:
     if name in ENV:
         return True

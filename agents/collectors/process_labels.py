@@ -6,14 +6,15 @@ A file system that hangs, or a process whose memory the kernel holds, costs that
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from agents.collectors import cgroup, command_line, environment, loaded, process_stat, procfs
+from agents.collectors import cgroup, command_line, environment, loaded, process_stat, procfs, visible_gpus
 from agents.worker import Worker
 from wire.labels import MAX_LABEL, MAX_LABELS, is_label
+from wire.messages import GpuFacts
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ MAX_HANGS: Final = 3
 _ANCESTORS: Final = 8
 _MAX_BYTES: Final = 1 << 20
 _IDENTITY: Final = ("container", "pod", "pod_name", "slurm_job", "slurm_step", "pid_in_namespace")
+_SHUT_IN: Final = {"container", "pod", "slurm_job", "pid_in_namespace"}
+"""Labels of processes that may see fewer GPUs than the node has."""
 
 Process: TypeAlias = tuple[int, int, str]
 """Pid, start time and user."""
@@ -51,15 +54,23 @@ class ProcessLabels:
         self._job: _Job | None = None
         self._hung: set[tuple[int, int]] = set()
         self._hangs = 0
+        self._gpus: Sequence[GpuFacts] = ()
 
     @property
     def not_permitted(self) -> frozenset[str]:
         """Files of /proc/PID that this user may not read, of any of the processes."""
         return frozenset[str]().union(*(known.not_permitted for known in self._known.values()))
 
-    def of(self, processes: Iterable[Process], now: float) -> dict[int, dict[str, str]]:
-        """What is known by now of each process, by its pid; one that was not read yet is left out. Starts what is due."""
+    def of(self, processes: Iterable[Process], now: float, gpus: Sequence[GpuFacts] = ()) -> dict[int, dict[str, str]]:
+        """What is known by now of each process, by its pid; one that was not read yet is left out. Starts what is due.
+
+        `gpus`: those of the node; when they change, all is read again, for what a process may use is told by them.
+        """
         self._take()
+        if gpus is not self._gpus:
+            self._gpus = gpus
+            for one in self._known.values():
+                one.due = now
         wanted = list(processes)
         pids = {pid for pid, _, _ in wanted}
         for pid in self._known.keys() - pids:
@@ -73,7 +84,7 @@ class ProcessLabels:
                 due.append((pid, start, user))
         self._watch(now)
         if due and not self._worker.busy and self._hangs <= MAX_HANGS:
-            self._job, self._began = _Job(self._proc, due), now
+            self._job, self._began = _Job(self._proc, due, gpus), now
             for pid, _, _ in due:
                 known = self._known[pid]
                 known.due = now + (AGAIN_S if known.reads == 0 else REFRESH_S)
@@ -121,12 +132,13 @@ class ProcessLabels:
 class _Job:
     """One round of reading; made in the loop, run in the thread."""
 
-    def __init__(self, proc: str, processes: list[Process]) -> None:
+    def __init__(self, proc: str, processes: list[Process], gpus: Sequence[GpuFacts]) -> None:
         self.at: tuple[int, int, float] | None = None
         self.is_given_up = False
         self.found: deque[tuple[int, int, dict[str, str], frozenset[str]]] = deque()
         self._proc = proc
         self._processes = processes
+        self._gpus = gpus
         self._next = 0
 
     def run(self) -> None:
@@ -136,7 +148,7 @@ class _Job:
             self._next = number + 1
             self.at = (pid, start, time.monotonic())
             try:
-                labels, denied = read(self._proc, pid, user)
+                labels, denied = read(self._proc, pid, user, self._gpus)
             except Exception:  # a thread that dies would take every later process's labels with it
                 log.exception("The labels of process %d could not be read", pid)
                 continue
@@ -155,7 +167,7 @@ def _start(proc: str, pid: int) -> int | None:
         return None
 
 
-def read(proc: str, pid: int, user: str) -> tuple[dict[str, str], set[str]]:
+def read(proc: str, pid: int, user: str, gpus: Sequence[GpuFacts] = ()) -> tuple[dict[str, str], set[str]]:
     """Labels of one process, and which of its files may not be read. What has no answer is left out; nothing is raised."""
     base = f"{proc}/{pid}"
     denied: set[str] = set()
@@ -171,9 +183,19 @@ def read(proc: str, pid: int, user: str) -> tuple[dict[str, str], set[str]]:
 
     ask("maps", lambda: loaded.labels(base))
     ask("cmdline", lambda: _started_by(proc, pid, user))
-    ask("environ", lambda: environment.labels(_whole(f"{base}/environ"), user))
+    content = b""
+
+    def variables() -> dict[str, str]:
+        nonlocal content
+        content = _whole(f"{base}/environ")
+        return environment.labels(content, user)
+
+    ask("environ", variables)
     ask("cgroup", lambda: cgroup.labels(_whole(f"{base}/cgroup").decode(errors="replace")))  # outranks the environment
     ask("status", lambda: _pid_inside(_whole(f"{base}/status"), pid))
+    if content:  # an empty one is that of a process which has just ended
+        may_use = visible_gpus.label(environment.of_cuda(content), gpus, bool(found.keys() & _SHUT_IN))
+        found |= {} if may_use is None else {"visible_gpus": may_use}
     return _bounded(found), denied
 
 
@@ -221,7 +243,7 @@ def _whole(path: str) -> bytes:
 
 def _bounded(found: dict[str, str]) -> dict[str, str]:
     """At most MAX_LABELS, who it is first of all, then the versions, then flags, then variables; each value short."""
-    order = {name: rank for rank, name in enumerate((*_IDENTITY, "engine", "launcher", "torch", "cuda"))}
+    order = {name: rank for rank, name in enumerate((*_IDENTITY, "visible_gpus", "engine", "launcher", "torch", "cuda"))}
     names = sorted(found, key=lambda name: (order.get(name, 100 if name.startswith("flag.") else 200), name))
     fit = [name for name in names if is_label(name) and len(found[name]) <= MAX_LABEL]
     return {name: found[name] for name in fit[:MAX_LABELS]}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from fleet.dashboard import words
 from fleet.inventory.models import STILL_THERE, Node
@@ -31,13 +32,13 @@ class Described:
     settings: tuple[str, ...] = field(default=())
 
 
-def of_node(node: Node) -> dict[int, Described]:
-    """What is known of the node's processes that are there now, by pid."""
+def of_node(node: Node, indices: Mapping[str, int]) -> dict[int, Described]:
+    """What is known of the node's processes that are there now, by pid; `indices` are those of its GPUs by UUID."""
     there = node.processes.filter(last_seen_at__gte=timezone.now() - STILL_THERE).order_by("last_seen_at")
-    return {pid: described(labels) for pid, labels in there.values_list("pid", "labels")}  # of one pid the newest
+    return {pid: described(labels, indices) for pid, labels in there.values_list("pid", "labels")}  # of one pid the newest
 
 
-def described(labels: Mapping[str, str]) -> Described:
+def described(labels: Mapping[str, str], indices: Mapping[str, int] | None = None) -> Described:
     """The labels in the reader's words; one that nobody named keeps its key, so that nothing new is hidden."""
     told: list[Word] = []
     known = dict(labels)
@@ -51,6 +52,8 @@ def described(labels: Mapping[str, str]) -> Described:
         told.append(Word(str(words.LABEL["pod"]), uid))
     if container := known.pop("container", ""):
         told.append(Word(str(words.LABEL["container"]), container[:_CONTAINER], container))
+    if may_use := known.pop("visible_gpus", ""):
+        told.append(Word(str(words.LABEL["visible_gpus"]), _gpus(may_use, indices or {}), may_use))
     settings = []
     for key, value in sorted(known.items(), key=lambda item: (_ORDER.get(item[0], len(_ORDER)), item[0])):
         scope, _, name = key.partition(".")
@@ -62,3 +65,17 @@ def described(labels: Mapping[str, str]) -> Described:
             shown = words.word(words.ENGINE_KIND, value) if key == "engine" else value
             told.append(Word(words.word(words.LABEL, key), shown))
     return Described(tuple(told), tuple(settings))
+
+
+def _gpus(may_use: str, indices: Mapping[str, int]) -> str:
+    """The label `visible_gpus` in the reader's words: the GPUs' indices on this node, in CUDA's order."""
+    if may_use in ("all", "none"):
+        return gettext("all GPUs") if may_use == "all" else gettext("no GPU")
+    shown = []
+    for one in may_use.split(","):
+        if one.startswith("?"):
+            shown.append(gettext("number %(number)s as CUDA counts") % {"number": one[1:]})
+            continue
+        meant = [index for uuid, index in indices.items() if uuid.startswith(one)]
+        shown.append(f"GPU {meant[0]}" if len(meant) == 1 else one)
+    return ", ".join(shown)

@@ -147,6 +147,7 @@ LABEL: Final = {
     "slurm_job": _("Slurm job"),
     "slurm_step": _("Slurm step"),
     "pid_in_namespace": _("PID inside"),
+    "visible_gpus": pgettext_lazy("process", "may use"),
     "engine": pgettext_lazy("process", "engine"),
     "launcher": _("started by"),
     "torch": "PyTorch",

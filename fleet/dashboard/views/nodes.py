@@ -115,7 +115,7 @@ def process_rows(node: Node, gpus: Sequence[Gpu]) -> list[dict[str, Any]]:
     """One row a process that holds one of the GPUs, with the indices of those, and what is told of it in words."""
     index = {gpu.pk: gpu.index for gpu in gpus}
     rows = readings.processes(list(index))
-    told = labels.of_node(node) if rows else {}
+    told = labels.of_node(node, {gpu.uuid: gpu.index for gpu in gpus}) if rows else {}
     return [
         row | {"indices": sorted(index[gpu] for gpu in row["gpus"]), "told": told.get(row["pid"], labels.Described())}
         for row in rows

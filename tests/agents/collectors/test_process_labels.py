@@ -17,7 +17,7 @@ from agents.told_labels import ToldLabels
 from tests.agents.proc import Proc
 from wire.codec import encode
 from wire.labels import MAX_LABELS, is_label
-from wire.messages import Batch, Labels, Processes
+from wire.messages import Batch, GpuFacts, Labels, Processes
 
 CONTAINER = "c" * 64
 
@@ -59,6 +59,46 @@ def test_labels_of_a_process_come_from_all_its_files(proc: Proc) -> None:
         "env.NCCL_ALGO": "Ring",
     }
     assert denied == set()
+
+
+CARDS = tuple(GpuFacts(index=place, uuid=f"GPU-{digit * 8}-1", name="NVIDIA H200") for place, digit in enumerate("ab"))
+
+
+@pytest.mark.parametrize(
+    ("entries", "cgroup", "may_use"),
+    [
+        (("CUDA_VISIBLE_DEVICES=1",), "0::/", "GPU-bbbbbbbb"),
+        (("CUDA_VISIBLE_DEVICES=1",), f"0::/docker/{CONTAINER}", "?1"),
+        (("CUDA_VISIBLE_DEVICES=1", "SLURM_JOB_ID=7"), "0::/", "?1"),
+        (("PATH=/bin",), "0::/", "all"),
+        ((), "0::/", None),
+    ],
+)
+def test_what_a_process_may_use_is_told_beside_the_variable(
+    proc: Proc, entries: tuple[str, ...], cgroup: str, may_use: str | None
+) -> None:
+    """I02: an index counts what the process sees; an environment that is gone says nothing."""
+    proc.process(10)
+    proc.words(10, "environ", *entries)
+    (proc.root / "10" / "cgroup").write_text(f"{cgroup}\n")
+
+    assert read(str(proc.root), 10, "", CARDS)[0].get("visible_gpus") == may_use
+
+
+def test_other_gpus_make_the_labels_be_read_again(proc: Proc) -> None:
+    """A card that was split anew has other UUIDs."""
+    proc.process(10)
+    proc.words(10, "environ", "CUDA_VISIBLE_DEVICES=0")
+    labels = ProcessLabels(proc.root)
+    told = []
+    for cards in (CARDS, CARDS[1:]):
+        labels.of([(10, 100, "")], 0.0, cards)
+        deadline = time.monotonic() + 5
+        while labels._worker.busy and time.monotonic() < deadline:
+            time.sleep(0.005)
+        told.append(labels.of([(10, 100, "")], 0.0, cards)[10]["visible_gpus"])
+
+    assert told == ["GPU-aaaaaaaa", "GPU-bbbbbbbb"]
 
 
 def test_secrets_of_a_real_process_do_not_leave_the_node(tmp_path: Path) -> None:

@@ -97,15 +97,32 @@ def test_a_process_is_shown_with_its_words(viewer: Client) -> None:
     write_labels(
         node, 4711,
         {"slurm_job": "81234", "slurm_step": "0", "container": "4f5e6d7c8b9a" + "0" * 52, "pod": "uid-1", "pod_name": "llm-0", "engine": "vllm",
-         "torch": "2.9.1", "cuda": "13.0", "env.NCCL_DEBUG": "INFO", "flag.max-num-seqs": "256", "flag.enforce-eager": ""},
+         "visible_gpus": node.gpus.get().uuid[:12], "torch": "2.9.1", "cuda": "13.0", "env.NCCL_DEBUG": "INFO", "flag.max-num-seqs": "256", "flag.enforce-eager": ""},
     )  # fmt: skip
     page = viewer.get("/nodes/n/").content.decode()
     row = page.split('id="processes-title"')[1].split("</section>")[0]
 
     for text in ("Slurm job <b>81234.0</b>", "container <b>4f5e6d7c8b9a</b>", 'title="uid-1">pod <b>llm-0</b>', "engine <b>vLLM</b>",
-                 "PyTorch <b>2.9.1</b>", "CUDA <b>13.0</b>", "3 flags and variables", "<code>NCCL_DEBUG=INFO</code>",
+                 ">may use <b>GPU 0</b>", "PyTorch <b>2.9.1</b>", "CUDA <b>13.0</b>", "3 flags and variables", "<code>NCCL_DEBUG=INFO</code>",
                  "<code>--max-num-seqs 256</code>", "<code>--enforce-eager</code>"):  # fmt: skip
         assert text in row, text
+
+
+@pytest.mark.parametrize(
+    ("may_use", "shown"),
+    [
+        ("all", "all GPUs"),
+        ("none", "no GPU"),
+        ("GPU-bb,GPU-aa", "GPU 1, GPU 0"),
+        ("GPU-aa,MIG-cc,GPU-", "GPU 0, MIG-cc, GPU-"),
+        ("?0,?2", "number 0 as CUDA counts, number 2 as CUDA counts"),
+    ],
+)
+def test_gpus_that_a_process_may_use_are_those_of_the_node(may_use: str, shown: str) -> None:
+    """By their number on this page; one that the page does not have, or that is unclear, keeps what was told."""
+    told = labels.described({"visible_gpus": may_use}, {"GPU-aa-1": 0, "GPU-bb-2": 1})
+
+    assert told.words == (labels.Word("may use", shown, may_use),)
 
 
 def test_words_of_a_process_that_ended_are_not_its_successors(viewer: Client) -> None:
