@@ -2,7 +2,8 @@
 
 Answers are those of tests/device_answers, by GPU. Beside them a test may write, at the top, `init_error`, `kernel_version` (the
 loaded module's, when it is not the library's), `missing` (functions that it does not have), `events` ([[gpu, type, data], ...], each
-delivered once); in a GPU `fails` (an error code for everything), `hangs` (true, or the name of one function), `takes_s` (each call),
+delivered once); in a GPU `fails` (an error code for everything), `hangs` (true, or the name of one function), `sticks` (a call never comes back from
+C, and holds a lock that the library's own end waits for), `takes_s` (each call),
 `poison` (a field for which a whole request is refused), `gpm_error`, `instances` (MIG; null leaves a number free).
 How often it is open at this moment stands in a file beside the answers, with the suffix .open.
 """
@@ -256,6 +257,8 @@ class Library:
             if gpu.get("hangs") in (True, name):
                 time.sleep(0.02)
                 continue
+            if gpu.get("sticks"):
+                _stick()
             time.sleep(gpu.get("takes_s", 0))
             if "fails" in gpu:
                 return int(gpu["fails"]), gpu
@@ -264,6 +267,23 @@ class Library:
             instances = gpu.get("instances") or []
             instance = instances[number_in - 1] if number_in <= len(instances) else None
             return (INVALID, {}) if instance is None else (OK, instance)
+
+
+def _stick() -> None:
+    """Wait in C for ever, without the interpreter's lock, as a call does that waits for a GPU.
+
+    It holds a lock that the process's exit handlers ask for, as those of a library do that shuts down in order: whoever ends by
+    exit() then waits too.
+    """
+    libc = ctypes.CDLL(None)
+    lock = ctypes.create_string_buffer(64)  # zeros are an initialised mutex; 40 bytes on x86-64, 48 on aarch64
+    _kept.append(lock)
+    libc.pthread_mutex_lock(lock)
+    libc.__cxa_atexit(ctypes.cast(libc.pthread_mutex_lock, ctypes.c_void_p), ctypes.cast(lock, ctypes.c_void_p), None)
+    libc.pthread_mutex_lock(lock)
+
+
+_kept: list[Any] = []
 
 
 def _plain(value: Any) -> int:

@@ -66,6 +66,21 @@ async def test_a_stuck_call_holds_up_neither_the_end_nor_the_threads(tmp_path: P
     assert seconds < 2
 
 
+async def test_a_call_that_sticks_in_c_does_not_keep_the_process(tmp_path: Path) -> None:
+    """D06: a call that never comes back holds locks that the library's exit handlers wait for: the agent ends without these."""
+    driver = Driver(tmp_path / "answers.json", H200)
+    async with running() as server, agent(driver, server, tmp_path) as child:
+        await ticks(server)
+        driver.gpus[0]["sticks"] = True
+        driver.save()
+        await until(lambda: absent(server).get((0, "power_w")) == "timeout", 20)
+        assert latest(server, "power_w")[1] is not None
+        code, seconds = await ended(child)
+
+    assert code == 0
+    assert seconds < 2
+
+
 async def test_an_end_without_anything_stuck_lets_the_driver_go(tmp_path: Path) -> None:
     """D06: the library is shut down in order, so that no GPU is left to a killed monitor."""
     driver = Driver(tmp_path / "answers.json", H200)
