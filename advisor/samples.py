@@ -34,6 +34,11 @@ GPU_METRICS: Final = (
 )  # fmt: skip
 """The metrics of a GPU that features are made of."""
 
+PROCESS_METRICS: Final = (
+    "gpu_mem_bytes", "cpu_pct", "children", "children_cpu_pct", "read_chars_total", "write_chars_total", "name",
+)  # fmt: skip
+"""What features are made of of a process that holds a GPU."""
+
 _LANE_BYTES_PER_S: Final = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 
 _PCIE_PEAK: Final = 31.5e9  # Gen4 x16, where a card does not say what it has
@@ -148,11 +153,8 @@ def judged(window: Window, facts: pl.DataFrame, span: Span) -> Judged:
 
 def _processes(window: Window) -> pl.DataFrame:
     """`window.process` in order, with cores and rates. The rate of a counter that fell back (a restart, a recording's loop) is null."""
-    kinds: dict[str, type[pl.DataType]] = {
-        "gpu": pl.Int64, "pid": pl.Int64, "t": pl.Float64, "gpu_mem_bytes": pl.Float64, "cpu_pct": pl.Float64,
-        "children": pl.Float64, "children_cpu_pct": pl.Float64, "read_chars_total": pl.Float64, "write_chars_total": pl.Float64,
-        "name": pl.String,
-    }  # fmt: skip
+    numbers = dict.fromkeys(PROCESS_METRICS, pl.Float64)
+    kinds: dict[str, type[pl.DataType]] = {"gpu": pl.Int64, "pid": pl.Int64, "t": pl.Float64, **numbers, "name": pl.String}
     rows = ordered(complete(window.process, kinds), "gpu", "pid", "t")
     same = (pl.col("gpu") == pl.col("gpu").shift(1)) & (pl.col("pid") == pl.col("pid").shift(1))
     return rows.with_columns(

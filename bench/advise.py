@@ -1,100 +1,158 @@
-"""How much CPU one advisor cycle takes: features, bottleneck and rules over a synthetic fleet made of the recordings.
+"""What one advisor cycle takes: a fleet made of the recordings, in a store and a database of its own, judged by a fresh process.
 
-Every GPU plays the steady part of one recording, resampled to 1 Hz and looped, from an offset of its own. Prints human
-lines, then one JSON object: gpus, rules, cpu_s, wall_s, rss_bytes.
+    python bench/advise.py --gpus 10000
+
+Every GPU plays the steady part of one recording, resampled to 1 Hz and looped, from an offset of its own, with all that the
+recording has. It is written as ingest writes: whole seconds of the whole fleet, a file every five. The cycle is judge(): it reads the
+store, computes, and brings findings and diagnoses up to date. The first one makes them all; the second is what a worker does every
+ten seconds. Prints human lines, then one JSON object: gpus, rules, and of both cycles cpu_s, wall_s; rss_bytes of the process.
 """
 
 import argparse
 import json
+import os
 import resource
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
 
 import polars as pl
 
-from advisor.diagnosis import diagnose
-from advisor.engine import evaluate
-from advisor.features import features
-from advisor.frames import Window, from_recording
-from advisor.rule import load
+from advisor.frames import CONSTANTS, Window, from_recording
 from advisor.samples import Span, facts_of, judged
 from wire import recording
 
-RECORDINGS = Path(__file__).resolve().parent.parent / "recordings"
 GPUS_PER_NODE = 8
+FLUSH_S = 5
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Build the fleet, judge it once, print what it took."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Build the fleet, have it judged, print what it took."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", type=int, default=10_000)
     parser.add_argument("--seconds", type=int, default=300)
+    parser.add_argument("--judge", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    window = fleet(options.gpus, options.seconds)
-    rules = load()
-    features(fleet(64, 60), patience_s=10)  # the first call imports and compiles
-    rows = window.gpu.height + window.process.height + window.host.height
-    print(f"{options.gpus} GPUs x {options.seconds} s: {rows:,} rows, {window.gpu.estimated_size('mb'):.0f} MB of GPU samples")
-    before = _now()
-    frames = features(window, patience_s=10)
-    after_features = _now()
-    diagnoses = diagnose(frames)
-    after_diagnose = _now()
-    evaluation = evaluate(rules, frames)
-    after = _now()
-    for name, start, end in (
-        ("features", before, after_features),
-        ("diagnoses", after_features, after_diagnose),
-        ("rules", after_diagnose, after),
-    ):
-        print(f"{name:<10}{end[0] - start[0]:7.2f} s CPU {end[1] - start[1]:7.2f} s wall")
-    print(f"{len(evaluation.findings)} findings, {len(diagnoses)} diagnoses, {len(evaluation.not_evaluated)} not evaluated")
-    print(
-        json.dumps(
-            {
-                "gpus": options.gpus,
-                "rules": len(rules),
-                "cpu_s": round(after[0] - before[0], 3),
-                "wall_s": round(after[1] - before[1], 3),
-                "rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            }
-        )
-    )
+    if options.judge is not None:
+        return judge_twice(options.gpus, options.judge)
+    with tempfile.TemporaryDirectory(prefix="fettle-bench-") as data:
+        os.environ.update(FETTLE_DATA=data, FETTLE_DEBUG="1", DJANGO_SETTINGS_MODULE="config.settings")
+        subprocess.run([sys.executable, "manage.py", "migrate", "--skip-checks", "-v", "0"], cwd=ROOT, check=True)
+        end = int(time.time())
+        rows = build(options.gpus, options.seconds, end)
+        size = sum(path.stat().st_size for path in Path(data, "series").rglob("*") if path.is_file())
+        print(f"{options.gpus} GPUs x {options.seconds} s: {rows:,} rows, {size / 1e6:.0f} MB in the store")
+        command = [sys.executable, __file__, "--gpus", str(options.gpus), "--judge", str(end)]
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def judge_twice(gpus: int, end: int) -> int:
+    """Judge the same window twice in this process; all it did before is import and connect."""
+    from datetime import UTC, datetime
+
+    import django
+
+    django.setup()
+    from advisor import rule
+    from fleet.findings.judge import judge
+    from fleet.findings.models import Diagnosis, Finding
+
+    told: dict[str, Any] = {"gpus": gpus, "rules": len(rule.load())}
+    for name in ("first", "next"):
+        before = time.process_time(), time.perf_counter()
+        judge(datetime.fromtimestamp(end, UTC))
+        cpu_s, wall_s = time.process_time() - before[0], time.perf_counter() - before[1]
+        told[name] = {"cpu_s": round(cpu_s, 2), "wall_s": round(wall_s, 2)}
+        print(f"{name:<8}{cpu_s:7.2f} s CPU {wall_s:7.2f} s wall")
+    told["rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"{Finding.objects.count()} findings, {Diagnosis.objects.count()} diagnoses, {told['rss_bytes'] / 1e6:.0f} MB at most")
+    print(json.dumps(told))
     return 0
 
 
-def fleet(gpus: int, seconds: int) -> Window:
-    """A window of `gpus` GPUs over `seconds` at 1 Hz, in the store's order."""
-    parts = [_steady(path) for path in sorted(RECORDINGS.glob("*.jsonl.gz"))]
-    gpu, process, host, facts = [], [], [], []
-    for node in range(-(-gpus // GPUS_PER_NODE)):
-        source = parts[node % len(parts)]
-        host.append(_looped(source.host, seconds, node * 3).with_columns(node=pl.lit(node, pl.Int64)))
-        for slot in range(min(GPUS_PER_NODE, gpus - node * GPUS_PER_NODE)):
-            number = node * GPUS_PER_NODE + slot
-            index = slot % source.facts.height
-            one = pl.col("gpu") == index
-            gpu.append(_looped(source.gpu.filter(one), seconds, number).with_columns(gpu=pl.lit(number, pl.Int64)))
-            for pid in source.process.filter(one).get_column("pid").unique(maintain_order=True):
-                held = source.process.filter(one & (pl.col("pid") == pid))
-                process.append(
-                    _looped(held, seconds, number).with_columns(
-                        gpu=pl.lit(number, pl.Int64), pid=pl.lit(pid + number * 1000, pl.Int64)
-                    )
-                )
-            facts.append(
-                source.facts.filter(one).with_columns(
-                    gpu=pl.lit(number, pl.Int64), node=pl.lit(node, pl.Int64), job=pl.lit(f"node-{node}/demo/program")
-                )
-            )
-    whole = Window(
-        gpu=pl.concat(gpu, rechunk=True),
-        host=pl.concat(host, rechunk=True),
-        process=pl.concat(process, rechunk=True),
-        facts=pl.concat(facts, rechunk=True),
-    )
-    return whole
+def build(gpus: int, seconds: int, end: int) -> int:
+    """Put the fleet into the database and its last seconds into the store; how many rows there are."""
+    import django
+
+    django.setup()
+    from django.conf import settings
+
+    from fleet.store.parquet import ParquetSeries
+
+    parts = [_steady(path) for path in sorted((ROOT / "recordings").glob("*.jsonl.gz"))]
+    nodes = _inventory(parts, gpus)
+    store = ParquetSeries(Path(settings.FETTLE_STORE_DIR))
+    rows = 0
+    for first in range(0, seconds, FLUSH_S):
+        frames: dict[str, list[pl.DataFrame]] = {"gpu": [], "host": [], "process": []}
+        for source, members in zip(parts, nodes, strict=True):
+            for scope, frame in _slice(source, members, first, end - seconds).items():
+                if frame.height:
+                    frames[scope].append(frame)
+        for scope, made in frames.items():
+            known = store.tables[scope].columns  # type: ignore[index]
+            whole = pl.concat(made, how="diagonal_relaxed")
+            store.write(scope, whole.select(name for name in whole.columns if name in known))  # type: ignore[arg-type]
+            rows += whole.height
+    return rows
+
+
+def _inventory(parts: list[Window], gpus: int) -> list[list[tuple[int, list[tuple[int, int]]]]]:
+    """Rows of nodes and GPUs. By recording: the node's id and of each of its GPUs the id and its index in the recording."""
+    from django.utils import timezone
+
+    from fleet.inventory.models import Gpu, Node
+
+    count = -(-gpus // GPUS_PER_NODE)
+    homes = [Node(name=f"bench-{n:05d}", last_seen_at=timezone.now(), mem_total_bytes=1 << 40, cores=64) for n in range(count)]
+    homes = Node.objects.bulk_create(homes, batch_size=500)
+    cards, places = [], []
+    for number in range(gpus):
+        home, slot = number // GPUS_PER_NODE, number % GPUS_PER_NODE
+        facts = parts[home % len(parts)].facts
+        fact = facts.row(slot % facts.height, named=True)
+        known = {name: fact[name] for name in CONSTANTS if fact[name] is not None}
+        cards.append(Gpu(node=homes[home], uuid=f"GPU-{number}", index=slot, model=fact["name"] or "GPU", present=True, **known))
+        places.append((home, slot % facts.height))
+    made = Gpu.objects.bulk_create(cards, batch_size=200)
+    by_part: list[list[tuple[int, list[tuple[int, int]]]]] = [[] for _ in parts]
+    for home, node in enumerate(homes):
+        numbers = range(home * GPUS_PER_NODE, min(gpus, (home + 1) * GPUS_PER_NODE))
+        mine = [(made[number].pk, places[number][1]) for number in numbers]
+        by_part[home % len(parts)].append((node.pk, mine))
+    return by_part
+
+
+def _slice(source: Window, members: list[tuple[int, list[tuple[int, int]]]], first: int, start: int) -> dict[str, pl.DataFrame]:
+    """FLUSH_S seconds of all nodes that play the recording: one gather for each GPU of it."""
+    found: dict[str, list[pl.DataFrame]] = {"gpu": [], "host": [], "process": []}
+    hosts = [(node, 0) for node, _ in members]
+    found["host"].append(_gathered(source.host, hosts, first, start))
+    for index in source.facts["gpu"].to_list():
+        held = [(pk, pk) for _, gpus in members for pk, place in gpus if place == index]
+        found["gpu"].append(_gathered(source.gpu.filter(pl.col("gpu") == index), held, first, start))
+        process = source.process.filter(pl.col("gpu") == index)
+        for pid in process["pid"].unique(maintain_order=True):
+            one = _gathered(process.filter(pl.col("pid") == pid), held, first, start)
+            found["process"].append(one.with_columns(pid=pl.lit(pid, pl.Int64), name=pl.lit("train.py"), user=pl.lit("ann")))
+    return {scope: pl.concat(frames, how="diagonal_relaxed") for scope, frames in found.items()}
+
+
+def _gathered(frame: pl.DataFrame, things: list[tuple[int, int]], first: int, start: int) -> pl.DataFrame:
+    """The frame's rows of FLUSH_S seconds for each (entity, offset), looped."""
+    if frame.is_empty() or not things:
+        return pl.DataFrame()
+    rows = [(offset + first + second) % frame.height for _, offset in things for second in range(FLUSH_S)]
+    return frame[rows].drop("gpu", "node", "t", strict=False).with_columns(
+        pl.Series("entity", [entity for entity, _ in things for _ in range(FLUSH_S)]),
+        pl.Series("ts", [start + first + second for _ in things for second in range(FLUSH_S)]),
+    )  # fmt: skip
 
 
 def _steady(path: Path) -> Window:
@@ -116,16 +174,6 @@ def _steady(path: Path) -> Window:
         process=thinned(whole.process, "gpu", "pid"),
         facts=whole.facts,
     )
-
-
-def _looped(frame: pl.DataFrame, seconds: int, offset: int) -> pl.DataFrame:
-    """`frame` repeated to `seconds` rows from row `offset` on."""
-    rows = (pl.int_range(seconds, eager=True) + offset) % frame.height
-    return frame[rows.to_list()].with_columns(t=pl.int_range(seconds, eager=True).cast(pl.Float64) + 1_800_000_000.0)
-
-
-def _now() -> tuple[float, float]:
-    return time.process_time(), time.perf_counter()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from advisor import rule, xid_catalog
 from advisor.diagnosis import Diagnosis as Diagnosed
 from advisor.diagnosis import diagnose
 from advisor.engine import evaluate
-from advisor.features import Frames, features
+from advisor.features import Frames, features_of
 from advisor.finding import Finding as Found
 from advisor.rule import Rule
 from fleet.findings.lifecycle import Judged, Place, Target, reconcile
@@ -39,10 +39,10 @@ def judge(at: datetime) -> list[Transition]:
     """
     began = time.monotonic()
     span_s, patience_s = settings.FETTLE_ADVISOR_WINDOW_S, settings.FETTLE_ADVISOR_PATIENCE_S
-    seen = look(at, span_s)
+    seen = look(at, span_s, patience_s)
     if not seen.fresh_nodes:
         return []
-    frames = features(seen.window, patience_s=patience_s)
+    frames = features_of(seen.measured)
     still_open = frozenset(Finding.objects.filter(resolved_at=None).values_list("fingerprint", flat=True))
     rules = rule.load()
     evaluation = evaluate(rules, frames, still_open)

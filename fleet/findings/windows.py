@@ -5,7 +5,7 @@ gives no values any more, is left out, so nothing is concluded about it.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -13,12 +13,27 @@ from typing import Final
 import polars as pl
 
 from advisor.frames import CONSTANTS, FACTS, Window
-from advisor.samples import GPU_METRICS
+from advisor.measured import HOST_METRICS, measured
+from advisor.samples import GPU_METRICS, PROCESS_METRICS
 from fleet.findings.lifecycle import Place, Target
 from fleet.inventory.models import STALE_AFTER, Absence, Gpu, Node
 from fleet.store import clock
 from wire.messages import PROCESSES
 from wire.metrics import Scope
+
+_READ: Final[dict[Scope, tuple[str, tuple[str, ...]]]] = {
+    "gpu": ("gpu", GPU_METRICS),
+    "host": ("node", HOST_METRICS),
+    "process": ("gpu", (*PROCESS_METRICS, "user")),
+}
+"""By scope: what the advisor calls its entity, and the columns that it looks at."""
+
+NOTHING: Final = Window(
+    pl.DataFrame(schema={"gpu": pl.Int64, "t": pl.Float64}),
+    pl.DataFrame(schema={"node": pl.Int64}),
+    pl.DataFrame(schema={"gpu": pl.Int64, "pid": pl.Int64, "t": pl.Float64, "gpu_mem_bytes": pl.Int64}),
+    pl.DataFrame(schema=FACTS),
+)
 
 STALE_S: Final = STALE_AFTER.total_seconds()
 AWAY_S: Final = 5.0
@@ -26,11 +41,16 @@ AWAY_S: Final = 5.0
 Shorter than the pause between two judgements, so that a program's end is not taken twice for an improvement."""
 
 
+GPUS_AT_ONCE: Final = 2_000
+"""So many GPUs' rows are in memory at a time, of whole nodes: 150 MB of 300 s at 1 Hz, and several times that while they are measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """A window with the place of each target in it, the nodes and GPUs that report, and the GPUs whose holders nobody knows.
 
-    `away`: jobs that held nothing during a part of the window.
+    `window` has of GPUs the times of their samples and of processes what they hold, no more; `measured` is what the advisor makes
+    of all the rest (advisor/measured.py). `away`: jobs that held nothing during a part of the window.
     """
 
     window: Window
@@ -39,29 +59,64 @@ class Look:
     gpus: frozenset[int] = frozenset()
     blind: frozenset[int] = frozenset()
     away: frozenset[str] = frozenset()
+    measured: tuple[pl.DataFrame, ...] = ()
 
 
-def look(at: datetime, span_s: int) -> Look:
-    """The fleet's last `span_s` seconds before `at`; StoreError when the store cannot be read."""
+def look(at: datetime, span_s: int, patience_s: float) -> Look:
+    """The fleet's last `span_s` seconds before `at`, measured with patience_s; StoreError when the store cannot be read."""
     fresh = {node.pk: node for node in Node.objects.filter(last_seen_at__gte=at - STALE_AFTER)}
     gpus = {gpu.pk: gpu for gpu in Gpu.objects.filter(node__in=fresh, present=True)} if fresh else {}
-    end = int(at.timestamp())
-    gpu = _read("gpu", "gpu", end - span_s, end, gpus, GPU_METRICS)
-    host = _read("host", "node", end - span_s, end, fresh)
-    process = _read("process", "gpu", end - span_s, end, gpus)
-    reporting = _reporting(gpu, {pk: one.node_id for pk, one in gpus.items()})
-    gpu = gpu.filter(pl.col("gpu").is_in(reporting))
-    process = process.filter(pl.col("gpu").is_in(reporting))
-    jobs = jobs_of(process, {pk: fresh[gpus[pk].node_id].name for pk in reporting})
-    facts = pl.DataFrame(
-        [_facts(gpus[pk], fresh[gpus[pk].node_id], jobs.get(pk)) for pk in sorted(reporting)], schema=FACTS, strict=False
-    )
-    nodes = set(host["node"].unique().to_list()) | {gpus[pk].node_id for pk in reporting}
-    places = _places(reporting, gpus, jobs, nodes)
-    away = _away(gpu, process, jobs)
     blind = _blind(gpus)
-    window = Window(gpu, host, process, facts, blind)
-    return Look(window, places, frozenset(nodes), frozenset(reporting), blind, away)
+    span = int(at.timestamp()) - span_s, int(at.timestamp())
+    ahead = {scope: clock.ahead(scope) for scope in _READ}
+    seen: list[Window] = []
+    parts: list[pl.DataFrame] = []
+    jobs: dict[int, str] = {}
+    away: set[str] = set()
+    for nodes in _together(fresh, gpus):
+        held = {pk: gpu for pk, gpu in gpus.items() if gpu.node_id in nodes}
+        gpu, host, process = (
+            _read(scope, span, nodes if scope == "host" else held, ahead[scope]) for scope in ("gpu", "host", "process")
+        )
+        reporting = _reporting(gpu, {pk: one.node_id for pk, one in held.items()})
+        gpu = gpu.filter(pl.col("gpu").is_in(reporting))
+        process = process.filter(pl.col("gpu").is_in(reporting))
+        own = jobs_of(process, {pk: fresh[held[pk].node_id].name for pk in reporting})
+        facts = pl.DataFrame(
+            [_facts(held[pk], fresh[held[pk].node_id], own.get(pk)) for pk in sorted(reporting)], schema=FACTS, strict=False
+        )
+        parts.append(measured(Window(gpu, host, process, facts, blind), patience_s))
+        away |= _away(gpu, process, own)
+        jobs |= own
+        held_bytes = process.select("gpu", "pid", "t", "gpu_mem_bytes")
+        seen.append(Window(gpu.select("gpu", "t"), host.select("node").unique(), held_bytes, facts, blind))
+    window = NOTHING
+    if seen:
+        gpu, host, process, facts = (
+            pl.concat([getattr(one, name) for one in seen]) for name in ("gpu", "host", "process", "facts")
+        )
+        window = Window(gpu, host, process, facts, blind)
+    known = set(window.facts["gpu"].to_list())
+    home = set(window.host["node"].to_list()) | {gpus[pk].node_id for pk in known}
+    places = _places(known, gpus, jobs, home)
+    return Look(window, places, frozenset(home), frozenset(known), blind, frozenset(away), tuple(parts))
+
+
+def _together(nodes: Mapping[int, Node], gpus: Mapping[int, Gpu]) -> Iterator[dict[int, Node]]:
+    """The nodes in groups of about GPUS_AT_ONCE GPUs, those with near ids together: their rows lie near each other."""
+    held: dict[int, list[int]] = defaultdict(list)
+    for pk, gpu in gpus.items():
+        held[gpu.node_id].append(pk)
+    group: dict[int, Node] = {}
+    count = 0
+    for pk in sorted(nodes, key=lambda pk: (min(held[pk], default=0), pk)):
+        group[pk] = nodes[pk]
+        count += len(held[pk])
+        if count >= GPUS_AT_ONCE:
+            yield group
+            group, count = {}, 0
+    if group:
+        yield group
 
 
 def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, str]:
@@ -87,22 +142,20 @@ def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, s
 
 def _away(gpu: pl.DataFrame, process: pl.DataFrame, jobs: Mapping[int, str]) -> frozenset[str]:
     """The jobs of which every GPU listed nobody for longer than AWAY_S (or three samples) somewhere between its samples."""
-    here = set()
-    samples = {key[0]: part["t"].unique().sort() for key, part in gpu.partition_by("gpu", as_dict=True).items()}
-    listed = {key[0]: part["t"].unique() for key, part in process.partition_by("gpu", as_dict=True).items()}
-    for pk, job in jobs.items():
-        ends = samples[pk].gather([0, -1])
-        pause = (ends[1] - ends[0]) / max(samples[pk].len() - 1, 1)
-        longest = pl.concat([ends, listed[pk]]).sort().diff().max()
-        if isinstance(longest, int | float) and longest <= max(AWAY_S, 3 * pause):
-            here.add(job)
+    of_jobs = pl.col("gpu").is_in(list(jobs))
+    samples = gpu.filter(of_jobs).group_by("gpu").agg(pl.col("t").min().alias("first"), pl.col("t").max().alias("last"), pl.len())
+    ends = [samples.select("gpu", pl.col(name).alias("t")) for name in ("first", "last")]
+    listed = pl.concat([process.filter(of_jobs).select("gpu", "t"), *ends])
+    longest = listed.group_by("gpu").agg(pl.col("t").sort().diff().max().alias("longest"))
+    pause = (pl.col("last") - pl.col("first")) / (pl.col("len") - 1).clip(1)
+    kept = samples.join(longest, on="gpu").filter(pl.col("longest") <= pl.max_horizontal(pl.lit(AWAY_S), 3 * pause))
+    here = {jobs[pk] for pk in kept["gpu"].to_list()}
     return frozenset(jobs.values()) - here
 
 
-def _read(
-    scope: Scope, key: str, start: int, end: int, entities: Mapping[int, object], metrics: Collection[str] | None = None
-) -> pl.DataFrame:
-    frame = clock.window(scope, start, end, list(entities), metrics)
+def _read(scope: Scope, span: tuple[int, int], entities: Collection[int], ahead: clock.Ahead) -> pl.DataFrame:
+    key, metrics = _READ[scope]
+    frame = clock.window(scope, *span, list(entities), metrics, ahead=ahead)
     return frame.rename({"entity": key, "ts": "t"}).with_columns(pl.col(key).cast(pl.Int64), pl.col("t").cast(pl.Float64))
 
 

@@ -29,6 +29,8 @@ from wire.metrics import METRICS, Metric, Scope
 logger = logging.getLogger(__name__)
 GRACE_S: Final = 60
 """How long a merged file's inputs stay: longer than the slowest listing and query."""
+ROW_GROUP: Final = 5_000
+"""Rows of a flush in one group: a part of a large fleet is read without the rest."""
 
 
 class ParquetSeries:
@@ -58,7 +60,7 @@ class ParquetSeries:
         if packed.is_empty():
             return
         self._count(scope, misfits)
-        hours = [(part, encode(part)) for part in by_hour(packed)]
+        hours = [(part, encode(part, ROW_GROUP)) for part in by_hour(packed)]
         made: list[tuple[Path, Path]] = []
         try:
             disk.make_directory(self.folder(scope))
