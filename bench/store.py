@@ -3,7 +3,8 @@
 `python bench/store.py --gpus N --seconds S` writes S seconds of N GPUs in groups of ten seconds, merges as the compactor
 would (time is simulated, nothing waits), reads in the three states that readers meet, and settles the hour. A sample is
 one row of METRICS, the 30 metrics named here. Values are the recordings' own, each GPU with its own offset, level and
-noise, so that no two are the same and nothing repeats. Human lines first, one JSON object last.
+noise, so that no two are the same and nothing repeats. Human lines first, one JSON object last. `--beside` writes the same samples to
+Debian's VictoriaMetrics and Prometheus too, and asks all three the same four questions (bench/store_beside.py).
 """
 
 import argparse
@@ -119,9 +120,28 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument(
+        "--beside", action="store_true", help="beside Debian's VictoriaMetrics and Prometheus, on the same samples"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=os.environ.get("FETTLE_DATA")) as path:
+        if options.beside:
+            compare(Path(path), options.gpus, options.seconds, options.repeats)
+            return
         run(Path(path), options.gpus, options.seconds, options.repeats)
+
+
+def compare(path: Path, gpus: int, seconds: int, repeats: int) -> None:
+    """The same samples in every engine."""
+    import django
+
+    django.setup()
+    from bench.store_beside import beside
+
+    fleet = Fleet(gpus)
+    groups = (fleet.group(first, FLUSH_S) for first in range(0, seconds, FLUSH_S))
+    told = beside(path, groups, gpus, gpus * seconds, repeats, START + seconds)
+    print(json.dumps({"gpus": gpus, "seconds": seconds, "samples": gpus * seconds, "metrics": len(METRICS), "engines": told}))
 
 
 def run(path: Path, gpus: int, seconds: int, repeats: int) -> None:
@@ -233,7 +253,9 @@ def long_reads(path: Path, fleet: Fleet, repeats: int) -> dict[str, float]:
     told, meter = {}, Meter()
     for name, days_, step_s in (("30 days by the hour", 30, 3600), ("7 days by ten minutes", 7, 600), ("90 days by the hour", 90, 3600),
                                 ("2 years by 6 hours", 730, 21_600), ("2 years by the day", 730, 86_400)):  # fmt: skip
-        query = partial(store.series, "gpu", 60, ["sm_active", "power_w", "energy_j_total"], START - days_ * 86_400, START, step_s)
+        query = partial(
+            store.series, "gpu", 60, ["sm_active", "power_w", "energy_j_total"], START - days_ * 86_400, START, step_s
+        )
         for _ in range(repeats):
             meter.run(name, query)
         told[name] = round(statistics.median(meter.walls[name]) * 1000, 1)

@@ -71,7 +71,7 @@ class Endpoint:
 
     def ask(self, path: str, fields: Mapping[str, str] | list[tuple[str, str]]) -> bytes:
         """The body of a POST of a form that changes nothing, such as a long query; as `get`."""
-        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept-Encoding": "gzip"}
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
         return self._twice("POST", path, urlencode(fields).encode(), headers)
 
     def send(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:

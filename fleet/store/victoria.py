@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -19,7 +20,8 @@ from fleet.store.columns import MAX_KEY, Table, tables
 from fleet.store.endpoint import Endpoint
 from fleet.store.series import StoreError
 from fleet.store.victoria_durable import Watch
-from fleet.store.victoria_rows import ROW, VERSIONS, exported, fields, rows, selectors
+from fleet.store.victoria_export import exported, rows
+from fleet.store.victoria_rows import ROW, VERSIONS, fields, selectors
 from wire.metrics import METRICS, Metric, Scope
 
 logger = logging.getLogger(__name__)
@@ -29,6 +31,8 @@ RAW_S: Final = 48 * HOUR_S
 """Of a longer span the server makes the buckets."""
 TOGETHER_S: Final = 30
 """Entities that were last seen within so much of each other are read together."""
+WIDE: Final = 5_000
+"""Of more entities than these all are read and the others left out here: a longer selector costs more than that."""
 AHEAD_S: Final = 120
 """Nodes' clocks may be ahead of ours by less."""
 Labels = Callable[[Scope, Collection[int]], Mapping[int, Mapping[str, str]]]
@@ -208,10 +212,14 @@ class VictoriaSeries:
             return rows(table, exported(b""), names)
         metrics = [name for name in names if table.columns[name].is_metric]
         everything = len(metrics) == sum(column.is_metric for column in table.columns.values())
-        match = selectors(table.scope, self._fleet, None if everything else [ROW, *metrics], possible)
+        wide = possible is not None and len(possible) > WIDE
+        match = selectors(table.scope, self._fleet, None if everything else [ROW, *metrics], None if wide else possible)
         form = [("match[]", one) for one in match]
         form += [("start", str(start)), ("end", f"{end - 1}.999"), ("reduce_mem_usage", "1")]
-        return rows(table, exported(self._read.ask("/api/v1/export", form)), names)
+        found = exported(self._read.ask("/api/v1/export", form))
+        if wide and possible is not None:
+            found = replace(found, blocks=found.blocks.filter(pl.col("entity").is_in(possible)))
+        return rows(table, found, names)
 
     def _seen(self, table: Table, since: int, entities: Collection[int] | None) -> pl.DataFrame:
         """The keys of the newest row of each entity since then."""

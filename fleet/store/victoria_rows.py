@@ -21,8 +21,7 @@ VERSIONS: Final = 1000
 AT_ONCE: Final = 500
 """Entities in one selector."""
 TEXTS: Final = ("name", "user")
-_FIRST: Final = "__name__"
-_ROW_LABELS: Final = ("entity", "pid", *TEXTS)
+NAME: Final = "__name__"
 
 
 def metric(scope: str, name: str) -> str:
@@ -69,7 +68,7 @@ def fields(
 
 def _column(name: str, heads: Sequence[tuple[bytes, bytes]], bounds: Sequence[int], told: np.ndarray) -> Iterator[bytes]:
     data, width = told.tobytes(), told.dtype.itemsize
-    middle = remote_write.label_bytes({_FIRST: name})
+    middle = remote_write.label_bytes({NAME: name})
     for (before, after), low, high in zip(heads, bounds, bounds[1:], strict=False):
         if low < high:
             yield remote_write.series(before + middle + after, data[low * width : high * width])
@@ -89,64 +88,11 @@ def _head(group: Mapping[str, object], labels: Mapping[str, str]) -> tuple[bytes
         if value is not None:
             told[name] = text_label(str(value)) if name in TEXTS else str(value)
     return (
-        remote_write.label_bytes({name: value for name, value in told.items() if name < _FIRST}),
-        remote_write.label_bytes({name: value for name, value in told.items() if name > _FIRST}),
+        remote_write.label_bytes({name: value for name, value in told.items() if name < NAME}),
+        remote_write.label_bytes({name: value for name, value in told.items() if name > NAME}),
     )
 
 
 def text_label(text: str) -> str:
     """A text as a label, whose empty value would mean that there is none."""
     return "\\" + text if not text or text.startswith("\\") else text
-
-
-def exported(body: bytes) -> pl.DataFrame:
-    """Lines of /api/v1/export as `metric`, `entity`, `pid`, `name`, `user`, `at` (ms) and `value`."""
-    struct = pl.Struct({_FIRST: pl.String} | dict.fromkeys(_ROW_LABELS, pl.String))
-    schema = {"metric": struct, "values": pl.List(pl.Float64), "timestamps": pl.List(pl.Int64)}
-    if not body.strip():
-        return pl.DataFrame(schema=_LONG)
-    lines = pl.read_ndjson(body, schema=schema)
-    text = [
-        pl.when(pl.col(name).str.starts_with("\\")).then(pl.col(name).str.slice(1)).otherwise(pl.col(name)).alias(name)
-        for name in TEXTS
-    ]
-    return (
-        lines.unnest("metric")
-        .rename({_FIRST: "metric", "timestamps": "at", "values": "value"})
-        .with_columns(pl.col("entity", "pid").cast(pl.Int64, strict=False), *text)
-        .select([*list(_LONG)[:-2], "at", "value"])
-        .explode("at", "value")
-    )
-
-
-_LONG: Final = {
-    "metric": pl.String,
-    "entity": pl.Int64,
-    "pid": pl.Int64,
-    "name": pl.String,
-    "user": pl.String,
-    "at": pl.Int64,
-    "value": pl.Float64,
-}
-
-
-def rows(table: Table, long: pl.DataFrame, names: Sequence[str]) -> tuple[pl.DataFrame, pl.Series]:
-    """Stored rows of these columns, ordered by key, one a key; and the version of each."""
-    series_keys = list(table.keys[:-1])
-    marks = long.filter(pl.col("metric") == metric(table.scope, ROW)).with_columns(ts=pl.col("at") // 1000)
-    marks = marks.sort(*series_keys, "at").unique([*series_keys, "ts"], keep="last", maintain_order=True).with_row_index("row")
-    places = marks.select(*series_keys, "at", "row")
-    told = long.filter(pl.col("metric") != metric(table.scope, ROW)).join(places, on=[*series_keys, "at"])
-    parts = {str(key[0]): part for key, part in told.partition_by("metric", as_dict=True).items()}
-    columns = {}
-    for name in names:
-        if name in marks.columns and not table.columns[name].is_metric:
-            columns[name] = marks[name]
-            continue
-        values = np.full(len(marks), np.nan)
-        part = parts.get(metric(table.scope, name))
-        if part is not None:
-            values[part["row"].to_numpy()] = part["value"].to_numpy()
-        columns[name] = pl.Series(name, values, nan_to_null=True)
-    stored = pl.DataFrame(columns).select(table.columns[name].packing() for name in names)
-    return stored, (marks["at"] % 1000)

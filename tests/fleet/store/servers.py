@@ -3,6 +3,7 @@
 import atexit
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -39,6 +40,9 @@ class Program:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
+                if not self._health:
+                    socket.create_connection(("127.0.0.1", self.port), 5).close()
+                    return
                 with urllib.request.urlopen(self.url + self._health, timeout=5):
                     return
             except urllib.error.HTTPError:
@@ -82,7 +86,7 @@ def victoria_program(folder: Path, *flags: str) -> Program:
         "-memory.allowedBytes=100MB",
         *flags,
     ]
-    return Program(command, port, folder / "victoria.log", "/health")
+    return Program(command, port, folder / "victoria.log", "" if "-tls" in flags else "/health")
 
 
 @contextmanager

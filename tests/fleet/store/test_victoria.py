@@ -1,6 +1,7 @@
 """The engine on a real VictoriaMetrics: what it says when it cannot, how it comes back, what Grafana sees."""
 
 import json
+import subprocess
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -91,6 +92,31 @@ def test_fleets_in_one_server_do_not_see_each_other() -> None:
     assert other.latest("gpu", T).is_empty()
 
 
+def test_a_row_that_two_processes_write_is_one_row() -> None:
+    """A node that moves from one ingest process to another is sent again what was not acked; neither knows of the other's writes."""
+    url, fleet = shared_victoria(), "moved"
+    first, second = flushed_victoria(url, fleet), flushed_victoria(url, fleet)
+    first.write("gpu", ROW)
+    second.write("gpu", ROW)
+    for one in (first, second, first):
+        one.write("gpu", ROW.with_columns(pl.col("ts") + 1, sm_active=pl.lit(0.1)))
+
+    told = first.window("gpu", T, T + 2, metrics=["sm_active", "power_w"]).rows()
+    assert told == [(1, T, 321.5, 0.5), (1, T + 1, 321.5, 0.1)]
+
+
+def test_many_entities_are_read_without_naming_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above a bound the server is asked for all of them, and the answer is the same."""
+    store = new_victoria()
+    store.write("gpu", pl.DataFrame({"entity": [1, 2, 3], "ts": [T] * 3, "sm_active": [0.1, 0.2, 0.3]}))
+    named = store.window("gpu", T, T + 1, [1, 3])
+    monkeypatch.setattr("fleet.store.victoria.WIDE", 1)
+
+    assert named["entity"].to_list() == [1, 3]
+    assert store.window("gpu", T, T + 1, [1, 3]).equals(named)
+    assert store.latest("gpu", T, [1, 3]).equals(named)
+
+
 # Buckets
 
 
@@ -171,6 +197,37 @@ def test_a_server_that_asks_for_a_password_gets_it_or_is_said_to_refuse(tmp_path
         assert len(VictoriaSeries(in_address, in_address, Flushed(in_address), "secret").window("gpu", T, T + 1)) == 1
         assert "cret" not in in_address.name
         assert "wrong" not in str(refused.value)
+
+
+def test_a_certificate_of_the_sites_own_is_trusted_when_named(tmp_path: Path) -> None:
+    """TLS with a certificate that no public authority vouches for: refused with a sentence, taken with FETTLE_STORE_CA_FILE."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subject = ["-subj", "/CN=victoria", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
+    subprocess.run([*command, *subject], check=True, capture_output=True)
+    program = victoria_program(tmp_path, "-tls", f"-tlsCertFile={certificate}", f"-tlsKeyFile={key}")
+    with running(program):
+        url = program.url.replace("http:", "https:")
+        with pytest.raises(StoreError, match=r"is not trusted.*FETTLE_STORE_CA_FILE"):
+            victoria(url).ready()
+        server = Endpoint(url, Access(ca=certificate), "VictoriaMetrics")
+        store = VictoriaSeries(server, server, Flushed(server), "tls")
+        store.write("gpu", ROW)
+
+        assert len(store.window("gpu", T, T + 1)) == 1
 
 
 def test_a_server_without_space_is_said_to_be_full(tmp_path: Path) -> None:
