@@ -66,6 +66,7 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float, min_s: fl
     length = pl.col("until_t") - pl.col("from_t")
     whole = pl.when(busy > bottleneck.BUSY_AT_ALL)
     total = pl.col("mem_total_bytes")
+    own_limit = pl.when(pl.col("power_scope").ne_missing("module"))  # a module's is used up by its CPU too
     gpu = gpu.with_columns(
         samples=pl.col("samples").fill_null(0),
         window_s=length + pl.col("period_s").fill_null(0),
@@ -85,11 +86,11 @@ def _derived(gpu: pl.DataFrame, min_samples: int, min_coverage: float, min_s: fl
         free=(pl.col("processes").fill_null(0) == 0)
         & (pl.col("mem_used_max_bytes").fill_null(0) < HELD_BYTES)
         & (busy.fill_null(0) < ACTIVE),
-        power_share=pl.col("power_w") / pl.col("power_limit_w"),
+        power_share=own_limit.then(pl.col("power_w") / pl.col("power_limit_w")),
         sm_clock_ratio=pl.col("sm_clock_mhz") / pl.col("sm_clock_max_mhz"),
         sm_clock_p95_ratio=pl.col("sm_clock_p95_mhz") / pl.col("sm_clock_max_mhz"),
         mem_clock_p95_ratio=pl.col("mem_clock_p95_mhz") / pl.col("mem_clock_max_mhz"),
-        power_limit_ratio=pl.col("power_limit_w") / pl.col("power_limit_default_w"),
+        power_limit_ratio=own_limit.then(pl.col("power_limit_w") / pl.col("power_limit_default_w")),
         pcie_share=pl.col("pcie_bytes_per_s") / pl.col("pcie_peak"),
         nvlink_share=pl.col("nvlink_bytes_per_s") / pl.col("nvlink_peak"),
         pcie_gen_ratio=pl.col("pcie_link_gen") / pl.col("pcie_link_gen_max"),

@@ -36,7 +36,8 @@ class Window:
     - `host`: `node` (integer key), `t`, and metrics of scope host
     - `process`: `gpu`, `pid`, `t`, `gpu_mem_bytes`, and metrics of scope process; one row for each GPU that a process holds
     - `facts`: one row a GPU: `gpu`, `node`, `job` (text or null), `index` (the driver's number of the GPU), `name`, the
-      CONSTANTS, `compute_capability`, `memory_kind` (`unified`: one with the host's), and of its host `cores` and `host_mem_total_bytes`
+      CONSTANTS, `compute_capability`, `memory_kind` (`unified`: one with the host's),
+      `power_scope` (`module`: its power limit is shared with a CPU), and of its host `cores` and `host_mem_total_bytes`
     - `blind`: the GPUs whose holders nobody could list: no row in `process` does not mean that nobody holds them
     """
 
@@ -71,6 +72,7 @@ def from_recording(recording: Recording) -> Window:
         row["name"] = card.name if card else None
         row["compute_capability"] = card.compute_capability if card else None
         row["memory_kind"] = card.memory_kind if card else None
+        row["power_scope"] = card.power_scope if card else None
         for name in CONSTANTS:
             row[name] = _positive(getattr(card, name, None))
         row["mem_total_bytes"] = row["mem_total_bytes"] or sizes.get(index)
@@ -94,6 +96,7 @@ FACTS: Final = {
     "name": pl.String,
     "compute_capability": pl.String,
     "memory_kind": pl.String,
+    "power_scope": pl.String,
     **dict.fromkeys(CONSTANTS, pl.Float64),
     "cores": pl.Float64,
     "host_mem_total_bytes": pl.Float64,

@@ -15,6 +15,9 @@ _ON_CHIP: Final = re.compile(r"\b(GB10|Thor|Orin|Xavier)\b")
 _LINK_COUNT_FIELD: Final = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
 _LINK_SPEED_FIELDS: Final = (pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED)
 """All links' common speed, which an H200 under driver 580 does not tell, and the first link's own (scope 0)."""
+_GA100: Final = (8, 0)
+"""Later ones tell power as the mean of a second, it and older ones an instant (the text of nvmlDeviceGetPowerUsage in
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html)."""
 Ask = Callable[..., Any]
 """The answer of a function of NVML for the GPU; None where it has none."""
 
@@ -37,6 +40,7 @@ def facts(
     limit = ask("nvmlDeviceGetEnforcedPowerLimit")
     default = ask("nvmlDeviceGetPowerManagementDefaultLimit")
     mig = ask("nvmlDeviceGetMigMode")
+    scope = _power_scope(ask)
     accounting = ask("nvmlDeviceGetAccountingMode")
     try:
         links, *speeds = fields((_LINK_COUNT_FIELD, *_LINK_SPEED_FIELDS))
@@ -62,6 +66,8 @@ def facts(
         nvlink_bytes_per_s_per_link=speed * 1e6 if has_links and speed is not None else None,
         mig_mode=None if mig is None else bool(mig[0]),
         memory_kind=_memory_kind(nvml, ask, name, memory),
+        power_scope=scope,
+        power_average_s=None if capability is None or scope is None else 1.0 if tuple(capability) > _GA100 else 0.0,
         accounting_mode=None if accounting is None else bool(accounting),
     )
 
@@ -76,6 +82,15 @@ def _memory_kind(nvml: ModuleType | Any, ask: Ask, name: str, memory: object) ->
     if memory is None:  # a GPU on the CPU's chip has none to tell of
         return "unified" if _ON_CHIP.search(name) else None
     return "own"
+
+
+def _power_scope(ask: Ask) -> str | None:
+    """`module` on a superchip: its energy counter counts the CPU too (https://github.com/ml-energy/zeus/pull/172), and the GPU slows
+    down for a limit of the module that its own limit does not show. `gpu` elsewhere; None: no answer to tell it by.
+    """
+    if getattr(ask("nvmlDeviceGetC2cModeInfoV"), "isC2cEnabled", 0):
+        return "module"
+    return None if ask("nvmlDeviceGetPowerUsage") is None else "gpu"
 
 
 def text(value: str | bytes) -> str:

@@ -70,6 +70,8 @@ def as_dict(node: str, t: float, machine: Machine, tick: Tick) -> dict[str, Any]
                 "name": facts.name,
                 "memory_kind": facts.memory_kind,
                 "accounting_mode": facts.accounting_mode,
+                "power_scope": facts.power_scope,
+                "power_average_s": facts.power_average_s,
                 **_named((*GPU, PROCESSES), [*(column[number] for column in tick.gpu), None], [*reasons, holds]),
             }
             for number, (facts, reasons, holds) in enumerate(

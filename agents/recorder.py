@@ -94,4 +94,6 @@ def _card(facts: GpuFacts) -> RecordedGpu:
         nvlink_links=facts.nvlink_links,
         nvlink_bytes_per_s_per_link=facts.nvlink_bytes_per_s_per_link,
         memory_kind=facts.memory_kind,
+        power_scope=facts.power_scope,
+        power_average_s=facts.power_average_s,
     )

@@ -171,6 +171,8 @@ class ReplayNode:
             nvlink_links=card.nvlink_links,
             nvlink_bytes_per_s_per_link=card.nvlink_bytes_per_s_per_link,
             memory_kind=card.memory_kind,
+            power_scope=card.power_scope,
+            power_average_s=card.power_average_s,
         )
 
 

@@ -50,6 +50,10 @@ class GpuFacts(Struct, frozen=True, kw_only=True):
     mig_gpu_instance: int | None = None
     mig_compute_instance: int | None = None
     memory_kind: str | None = None  # own: memory of the card alone; unified: one with the host's, so that none of it is the GPU's
+    power_scope: str | None = (
+        None  # gpu: power, limit and energy are the card's; module: the limit and the energy are shared with a CPU
+    )
+    power_average_s: float | None = None  # what power_w is a mean over; 0: an instant
     accounting_mode: bool | None = None  # True: the driver keeps an account of each process
 
 

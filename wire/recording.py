@@ -44,6 +44,8 @@ class RecordedGpu(Struct, frozen=True, kw_only=True):
     nvlink_links: int | None = None
     nvlink_bytes_per_s_per_link: float | None = None
     memory_kind: str | None = None
+    power_scope: str | None = None
+    power_average_s: float | None = None
 
 
 class RecordedHost(Struct, frozen=True, kw_only=True):

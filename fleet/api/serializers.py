@@ -158,7 +158,7 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
             "pci_bus_id", "compute_capability", "mem_total_bytes", "power_limit_w", "power_limit_default_w",
             "sm_clock_max_mhz", "mem_clock_max_mhz", "pcie_link_gen_max", "pcie_link_width_max", "nvlink_links",
             "nvlink_bytes_per_s_per_link", "mig_mode", "parent_uuid", "mig_profile", "mig_gpu_instance", "mig_compute_instance", "memory_kind",
-            "accounting_mode", "numa_node", "labels", "created_at",
+            "power_scope", "power_average_s", "accounting_mode", "numa_node", "labels", "created_at",
         )  # fmt: skip
 
     @extend_schema_field(serializers.ChoiceField(choices=STATES))

@@ -188,6 +188,7 @@ def _facts(gpu: Gpu, node: Node, job: str | None) -> dict[str, object]:
         "name": gpu.model,
         "compute_capability": gpu.compute_capability or None,
         "memory_kind": gpu.memory_kind or None,
+        "power_scope": gpu.power_scope or None,
         **{name: getattr(gpu, name) for name in CONSTANTS},
         "cores": node.cores,
         "host_mem_total_bytes": node.mem_total_bytes,

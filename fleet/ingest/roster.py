@@ -124,6 +124,8 @@ def _columns(told: GpuFacts, host: HostFacts) -> dict[str, Any]:
         "mig_gpu_instance": _whole(told.mig_gpu_instance, _SMALL, low=0),
         "mig_compute_instance": _whole(told.mig_compute_instance, _SMALL, low=0),
         "memory_kind": told.memory_kind if told.memory_kind in ("own", "unified") else "",
+        "power_scope": told.power_scope if told.power_scope in ("gpu", "module") else "",
+        "power_average_s": told.power_average_s if told.power_average_s is not None and 0 <= told.power_average_s <= 60 else None,
         "accounting_mode": told.accounting_mode,
         "numa_node": facts.numa_node(host, told.uuid),
     }

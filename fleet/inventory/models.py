@@ -93,6 +93,10 @@ class Gpu(models.Model):
     memory_kind = models.CharField(
         max_length=10, blank=True, help_text="own, or unified: one with the host's; empty: its agent does not say."
     )
+    power_scope = models.CharField(
+        max_length=10, blank=True, help_text="gpu, or module: its energy and its limit are shared with a CPU; empty: unknown."
+    )
+    power_average_s = models.FloatField(null=True, blank=True, help_text="What its power is a mean over; 0: an instant.")
     accounting_mode = models.BooleanField(null=True, blank=True, help_text="The driver keeps an account of each process.")
     numa_node = models.PositiveSmallIntegerField(null=True, blank=True)
     labels = models.JSONField(default=dict, blank=True, help_text="What dcgm-exporter says of who uses it (keys of wire.labels).")

@@ -285,6 +285,40 @@ def test_frames_without_columns_or_rows_are_survived() -> None:
     assert evaluate(load(), features(bare)).findings == []
 
 
+def test_power_is_not_judged_by_a_limit_that_a_cpu_shares() -> None:
+    """A superchip's module limit holds the GPU down long before its own shows it; what it draws is still told."""
+    own = from_recording(recording.read(RECORDINGS / "near_oom.jsonl.gz"))
+    capped = own.facts.with_columns(power_limit_default_w=pl.col("power_limit_w") * 2)
+    found = {
+        scope: features(replace(own, facts=capped.with_columns(power_scope=pl.lit(scope)))).gpu for scope in ("gpu", "module")
+    }
+
+    assert found["gpu"]["power_limit_ratio"].to_list() == [0.5]
+    assert found["gpu"]["power_share"][0] > 0
+    for name in ("power_limit_ratio", "power_share"):
+        assert found["module"][name].to_list() == [None]
+    assert found["module"]["power_w"].to_list() == found["gpu"]["power_w"].to_list()
+
+
+@pytest.mark.parametrize(("models", "warmer"), [(("A", "A", "A", "A"), 20.0), (("A", "B", "B", "B"), None), ((None,) * 4, 20.0)])
+def test_temperature_is_compared_among_cards_of_one_model(models: tuple[str | None, ...], warmer: float | None) -> None:
+    """Another model is cooled and told otherwise: the mean of a second beside an instant, say."""
+    times = [float(t) for t in range(60)]
+    rows = [
+        {"gpu": g, "t": t, "gpu_util_pct": 99.0, "power_w": 500.0, "temperature_c": 80.0 if g == 0 else 60.0}
+        for g in range(4)
+        for t in times
+    ]
+    window = Window(
+        gpu=pl.DataFrame(rows),
+        host=pl.DataFrame(schema={"node": pl.Int64, "t": pl.Float64}),
+        process=pl.DataFrame(schema={"gpu": pl.Int64, "pid": pl.Int64, "t": pl.Float64}),
+        facts=pl.DataFrame({"gpu": [0, 1, 2, 3], "node": [1] * 4, "name": pl.Series(models, dtype=pl.String)}),
+    )
+
+    assert features(window).gpu["warmer_than_peers_c"][0] == warmer
+
+
 def test_memory_that_is_one_with_the_hosts_is_compared_with_no_size() -> None:
     """How much of it is free depends on every program of the machine: no share, and nothing to foretell."""
     own = from_recording(recording.read(RECORDINGS / "near_oom.jsonl.gz"))

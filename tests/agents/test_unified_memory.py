@@ -63,4 +63,5 @@ async def test_a_real_agent_tells_it_through_the_driver_library(board: str, tmp_
     (card,) = (await once(Driver(tmp_path / "answers.json", board)))["gpus"]
 
     assert (card["memory_kind"], card["accounting_mode"]) == ("unified", False)
+    assert card["power_scope"] == ("module" if board.startswith("gh200") else "gpu")
     assert ("mem_total_bytes" in card) == board.startswith("gh200")

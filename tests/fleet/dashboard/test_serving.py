@@ -227,6 +227,17 @@ def test_memory_that_is_one_with_the_hosts_and_accounts_of_processes_are_told(vi
     assert "<dt>Accounts of processes</dt><dd>–</dd>" in other
 
 
+def test_power_that_is_not_the_plain_case_says_what_it_is(viewer: Client) -> None:
+    """V14: a superchip's limit and energy are not the GPU's own; older cards tell an instant. A plain card says neither."""
+    plain, module, instant = make_node("n", 3).gpus.all()
+    for gpu, scope, average in ((plain, "gpu", 1.0), (module, "module", 1.0), (instant, "gpu", 0.0)):
+        type(gpu).objects.filter(pk=gpu.pk).update(power_scope=scope, power_average_s=average)
+    pages = [viewer.get(f"/gpus/{gpu.pk}/").content.decode() for gpu in (plain, module, instant)]
+
+    assert ["shared with the CPU" in page for page in pages] == [False, True, False]
+    assert ["<dd>of an instant" in page for page in pages] == [False, False, True]
+
+
 def test_a_card_that_does_not_tell_its_links_asks_to_be_reported(viewer: Client) -> None:
     """What is judged by assumed peaks says so; a card that tells, and a slice of one, does not."""
     told, untold, slow, slice_of = make_node("n", 4).gpus.all()

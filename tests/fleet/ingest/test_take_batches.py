@@ -87,6 +87,23 @@ async def test_it_enters_the_kind_of_a_gpus_memory_and_whether_processes_are_acc
     ]
 
 
+async def test_it_enters_what_a_gpus_power_is_of_and_over(server: Server, node: str) -> None:
+    """V14: whose limit and energy, and over what time the mean; what cannot be is as if nothing was said."""
+    gpus = (
+        GpuFacts(index=0, uuid="GPU-1", name="NVIDIA GH200", power_scope="module", power_average_s=1.0),
+        GpuFacts(index=1, uuid="GPU-2", name="NVIDIA A100", power_scope="gpu", power_average_s=0.0),
+        GpuFacts(index=2, uuid="GPU-3", name="NVIDIA H200", power_scope="<b>", power_average_s=-1.0),
+    )
+    async with speak(server.agents, server.token(node)) as agent:
+        await agent.greet(structs.replace(hello(node), gpus=gpus))
+
+    assert [(row["power_scope"], row["power_average_s"]) for row in server.gpus(node)] == [
+        ("module", 1.0),
+        ("gpu", 0.0),
+        ("", None),
+    ]
+
+
 async def test_it_takes_json_as_well_as_msgpack(server: Server, node: str) -> None:
     """Text frames of the same messages are stored and acked, in text."""
     t = time.time()

@@ -40,9 +40,9 @@ def test_facts_can_be_undone() -> None:
     assert columns() == after
     assert after - before == {
         *(("inventory_node", name) for name in
-          ("nvidia_module_version", "nvidia_parameters", "cpu_governor", "numa_distances", "facts_absent")),
+          ("nvidia_module_version", "nvidia_parameters", "cpu_governor", "numa_distances", "facts_absent", "served_by", "source")),
         *(("inventory_gpu", name) for name in
-          ("numa_node", "labels", "labels_told_at", "memory_kind", "accounting_mode")),
+          ("numa_node", "labels", "labels_told_at", "memory_kind", "accounting_mode", "power_scope", "power_average_s")),
         *(("inventory_engine", name) for name in ("why_silent", "absent")),
         ("inventory_event", "severity"),
     }  # fmt: skip
