@@ -46,10 +46,14 @@ class Server:
         """The browsers' URL."""
         return f"ws://127.0.0.1:{self.port}/ws/live/"
 
+    def command(self) -> list[str]:
+        """The command line, as production has it."""
+        return web.command("127.0.0.1", self.port)
+
     def start(self) -> None:
         """Start and wait until it answers."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(web.command("127.0.0.1", self.port), cwd=ROOT, env=self.env, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.command(), cwd=ROOT, env=self.env, stdout=log, stderr=log)
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
