@@ -312,6 +312,45 @@ FETTLE_METRICS_GPUS = env.boolean(
     False,
     about="Whether `/metrics/gpus` tells a Prometheus the newest readings of every GPU, host and serving engine.",
 )
+# What was stored, to the site's own time series database too.
+FETTLE_FORWARD_URL = env.text(
+    "FETTLE_FORWARD_URL",
+    "",
+    about="Where telemetry is sent as well, once it is stored, by Prometheus remote write: `https://prometheus.example.org:9090/api/v1/write`. Empty: nowhere.",
+)
+FETTLE_FORWARD_METRICS = env.words(
+    "FETTLE_FORWARD_METRICS",
+    "gpu.*,host.*,engine.*",
+    about="What is forwarded: scope and metric with `*` for any letters, commas between: `gpu.power_*,host.load_1min`. `process.*` makes new series for each program.",
+)
+FETTLE_FORWARD_LATE = env.boolean(
+    "FETTLE_FORWARD_LATE",
+    False,
+    about="Whether the receiver takes samples that are older than what it has of a series: VictoriaMetrics does, Prometheus with `out_of_order_time_window`.",
+)
+FETTLE_FORWARD_QUEUE_MB = env.integer(
+    "FETTLE_FORWARD_QUEUE_MB",
+    128,
+    1,
+    65_536,
+    about="MB (1,000,000 bytes) of telemetry that may wait for the receiver; beyond, the oldest is dropped and counted.",
+)
+FETTLE_FORWARD_USER = env.text("FETTLE_FORWARD_USER", "", about="User name for the receiver (HTTP basic authentication).")
+FETTLE_FORWARD_PASSWORD_FILE = env.text(
+    "FETTLE_FORWARD_PASSWORD_FILE", "", about="File whose first line is that user's password."
+)
+FETTLE_FORWARD_TOKEN_FILE = env.text(
+    "FETTLE_FORWARD_TOKEN_FILE", "", about="File whose first line is a bearer token for the receiver."
+)
+FETTLE_FORWARD_HEADERS = env.words(
+    "FETTLE_FORWARD_HEADERS", about="More headers for the receiver, with commas between: `X-Scope-OrgID: fleet`."
+)
+FETTLE_FORWARD_CA_FILE = env.text(
+    "FETTLE_FORWARD_CA_FILE", "", about="Certificates (PEM) that vouch for the receiver, in place of the system's."
+)
+FETTLE_FORWARD_TIMEOUT_S = env.integer(
+    "FETTLE_FORWARD_TIMEOUT_S", 30, 1, 600, about="Longest silence of the receiver before a request has failed."
+)
 FETTLE_INGEST = env.boolean(
     "FETTLE_INGEST",
     True,

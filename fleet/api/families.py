@@ -118,6 +118,9 @@ _INTAKE_GAUGES: Final = {
         "How long the oldest batch of the newest write had waited; while none succeeds, since.",
     ),
     "failing": ("fettle_ingest_store_failing", "1 while the store takes nothing, else 0."),
+    "forward.queue_bytes": ("fettle_forward_queue_bytes", "Telemetry that waits to be forwarded."),
+    "forward.failing": ("fettle_forward_failing", "1 while the receiver takes nothing, else 0."),
+    "forward.succeeded_at": ("fettle_forward_last_success_timestamp_seconds", "When the receiver last took something."),
 }
 
 
@@ -136,7 +139,21 @@ def _intake() -> Iterator[Metric]:
         waited.add_metric([process], count_value=int(numbers["batches"]), sum_value=numbers["waited_s"])
     yield from (rows, waited)
     for name, (family, about) in _INTAKE_GAUGES.items():
-        yield gauge(family, about, "process", ((process, numbers[name]) for process, numbers in told.items()))
+        yield gauge(family, about, "process", ((process, numbers[name]) for process, numbers in told.items() if name in numbers))
+    sent = CounterMetricFamily("fettle_forward_rows", "Rows that the receiver has taken.", labels=["process"])
+    dropped = CounterMetricFamily(
+        "fettle_forward_dropped_rows",
+        "Rows that were stored and not forwarded: full: they waited too long; late: older than what was sent; refused: by the"
+        " receiver; stopped: the server ended.",
+        labels=["process", "reason"],
+    )
+    for process, numbers in told.items():
+        for name, number in sorted(numbers.items()):
+            if name == "forward.rows":
+                sent.add_metric([process], number)
+            elif name.startswith("forward.dropped."):
+                dropped.add_metric([process, name.removeprefix("forward.dropped.")], number)
+    yield from (sent, dropped)
 
 
 def gauge(name: str, about: str, label: str, samples: Iterable[tuple[str, float]]) -> GaugeMetricFamily:

@@ -21,10 +21,12 @@ from fleet.ingest.columns import Chunk
 from fleet.ingest.commands import CommandDesk
 from fleet.ingest.connection import Connection, Voice
 from fleet.ingest.events import Arrived, EventDesk
+from fleet.ingest.forwarding import Forwarder
 from fleet.ingest.ledger import Ledger
 from fleet.ingest.threads import Threads
 from fleet.ingest.window import ring
 from fleet.ingest.writer import Writer, by_session
+from fleet.store.forward import forward
 from fleet.store.series import store
 from wire.messages import Refused
 
@@ -47,6 +49,8 @@ class Ingest:
         self.tokens = Tokens(self.threads)
         self.ledger = Ledger()
         self.meter = intake.Meter()
+        to = forward()
+        self.forwarder = None if to is None else Forwarder(to, settings.FETTLE_FORWARD_QUEUE_MB * 1_000_000)
         self.writer = Writer(
             store(),
             self.ring,
@@ -69,6 +73,8 @@ class Ingest:
     def start(self) -> None:
         """Begin; call on the event loop."""
         self.writer.start()
+        if self.forwarder is not None:
+            self.forwarder.start()
         self.events.start()
         self.commands.start()
         self._books = asyncio.get_running_loop().create_task(self._keep_books(), name="ingest-books")
@@ -81,6 +87,8 @@ class Ingest:
                 await self._books
         await self.commands.stop()
         await self.writer.stop()
+        if self.forwarder is not None:
+            await self.forwarder.stop()
         await self.events.stop()
         await self._write_books()
         self.threads.close()
@@ -102,6 +110,8 @@ class Ingest:
         impossible = Counter((bad.node_name, bad.metric) for chunk in chunks for bad in chunk.impossible)
         for (name, metric), count in impossible.items():
             self.ledger.refuse(name, "out_of_range", f"{metric} has a value that cannot be; it is stored as absent", count)
+        if self.forwarder is not None:
+            self.forwarder.offer(chunks)
 
     def _settled(self, stored: list[Arrived], refused: list[Arrived]) -> None:
         for arrived in stored:
@@ -124,7 +134,10 @@ class Ingest:
     async def _write_books(self) -> None:
         taken = self.ledger.take()
         try:
-            await self.threads.database(intake.write, self.process, self.meter.numbers(self.writer, len(self.connections)))
+            numbers = self.meter.numbers(self.writer, len(self.connections))
+            if self.forwarder is not None:
+                numbers |= self.forwarder.numbers()
+            await self.threads.database(intake.write, self.process, numbers)
             await self.threads.database(ledgers.write, taken, self.process)
         except DatabaseFault as error:
             logger.warning("Connections' books are not written, trying again: %s", error)

@@ -17,9 +17,10 @@ class StoreConfig(AppConfig):
 
 
 def server_settings(app_configs: Sequence[AppConfig] | None, **kwargs: object) -> list[checks.CheckMessage]:
-    """An error for each setting of the store's server that cannot be right."""
+    """An error for each setting of the store's server, and of the receiver that telemetry is forwarded to, that cannot be right."""
     from fleet.store.connect import mistakes
+    from fleet.store.forward import forward_mistakes
 
     if app_configs is not None and apps.get_app_config("store") not in app_configs:
         return []
-    return [checks.Error(sentence, id="fleet.store.E001") for sentence in mistakes()]
+    return [checks.Error(sentence, id="fleet.store.E001") for sentence in (*mistakes(), *forward_mistakes())]

@@ -4,13 +4,13 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from fleet.store.endpoint import Access, Endpoint, basic
+from fleet.store import access as accesses
+from fleet.store.endpoint import Access, Endpoint
 from fleet.store.series import Series, StoreError
 
 logger = logging.getLogger(__name__)
@@ -18,7 +18,6 @@ SERVERS: Final = {"victoriametrics": "VictoriaMetrics", "prometheus-read": "Prom
 """Values of FETTLE_STORE that name a server, and what it is called."""
 PATIENCE_S: Final = 2.0
 """Of one who asks whether the server is there."""
-_HEADER: Final = re.compile(r"([A-Za-z0-9-]{1,100}): ?([^\r\n]{1,4000})")
 _FLEET: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _MATCHERS: Final = re.compile(r'(\s*[A-Za-z_]\w*\s*(=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*(,|$))*')
 
@@ -58,13 +57,7 @@ def unready() -> str | None:
 
 def access() -> Access:
     """How the store's server is asked, secrets read from their files; StoreError when one cannot be read."""
-    headers = dict(_headers())
-    if settings.FETTLE_STORE_TOKEN_FILE:
-        headers["Authorization"] = f"Bearer {_secret('FETTLE_STORE_TOKEN_FILE')}"
-    elif settings.FETTLE_STORE_USER:
-        headers["Authorization"] = basic(settings.FETTLE_STORE_USER, _secret("FETTLE_STORE_PASSWORD_FILE"))
-    ca = Path(settings.FETTLE_STORE_CA_FILE) if settings.FETTLE_STORE_CA_FILE else None
-    return Access(headers, ca, settings.FETTLE_STORE_TIMEOUT_S)
+    return accesses.access("FETTLE_STORE")
 
 
 def mistakes() -> Iterator[str]:
@@ -76,65 +69,13 @@ def mistakes() -> Iterator[str]:
         ("FETTLE_STORE_WRITE_URL", [settings.FETTLE_STORE_WRITE_URL] if settings.FETTLE_STORE_WRITE_URL else []),
         ("FETTLE_STORE_STATUS_URLS", settings.FETTLE_STORE_STATUS_URLS),
     ):
-        if not all(_is_url(url) for url in urls):
+        if not all(accesses.is_url(url) for url in urls):
             yield f"{name} is no address of a server; give one such as http://127.0.0.1:8428."
-    if settings.FETTLE_STORE_USER and settings.FETTLE_STORE_TOKEN_FILE:
-        yield "FETTLE_STORE_USER and FETTLE_STORE_TOKEN_FILE are both set; a request carries one of them: unset the other."
-    if bool(settings.FETTLE_STORE_USER) != bool(settings.FETTLE_STORE_PASSWORD_FILE):
-        yield "FETTLE_STORE_USER and FETTLE_STORE_PASSWORD_FILE belong together; set both or neither."
-    for name in ("FETTLE_STORE_PASSWORD_FILE", "FETTLE_STORE_TOKEN_FILE"):
-        if getattr(settings, name):
-            try:
-                _secret(name)
-            except StoreError as error:
-                yield str(error)
-    if settings.FETTLE_STORE_CA_FILE and not _has_certificate(Path(settings.FETTLE_STORE_CA_FILE)):
-        yield f"FETTLE_STORE_CA_FILE={settings.FETTLE_STORE_CA_FILE} has no certificate in PEM that can be read; name a file that has."
-    try:
-        dict(_headers())
-    except StoreError as error:
-        yield str(error)
+    yield from accesses.mistakes("FETTLE_STORE")
     if not _FLEET.fullmatch(settings.FETTLE_STORE_FLEET):
         yield f"FETTLE_STORE_FLEET={settings.FETTLE_STORE_FLEET!r} is no label; use letters, digits, dots, dashes and underscores."
     if not _MATCHERS.fullmatch(settings.FETTLE_STORE_SELECTOR):
         yield f'FETTLE_STORE_SELECTOR={settings.FETTLE_STORE_SELECTOR!r} is no list of matchers; write them as job="dcgm",cluster=~"a|b".'
-
-
-def _headers() -> Iterator[tuple[str, str]]:
-    for text in settings.FETTLE_STORE_HEADERS:
-        found = _HEADER.fullmatch(text)
-        if found is None:
-            raise StoreError(
-                "FETTLE_STORE_HEADERS has a part that is no header; write them as X-Scope-OrgID: fleet, with commas between."
-            )
-        yield found[1], found[2]
-
-
-def _secret(name: str) -> str:
-    path = Path(getattr(settings, name))
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise StoreError(f"{name}={path} cannot be read: {reason}.") from error
-    if not lines or not lines[0].strip():
-        raise StoreError(f"{name}={path} is empty; its first line is the secret.")
-    return lines[0].strip()
-
-
-def _is_url(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        return False
-
-
-def _has_certificate(path: Path) -> bool:
-    try:
-        return "-----BEGIN CERTIFICATE-----" in path.read_text()
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def _beside(url: str, path: str) -> str:

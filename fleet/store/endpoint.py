@@ -35,15 +35,18 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A body that came with status 200 or 204."""
+    """A body that came with a status from 200 to 299."""
 
     data: bytes
 
 
 class Endpoint:
-    """A server under one base address. Threads may share it; making one connects to nothing."""
+    """A server under one base address. Threads may share it; making one connects to nothing.
 
-    def __init__(self, url: str, access: Access, what: str) -> None:
+    `named_by` begins the names of the settings that its sentences point to.
+    """
+
+    def __init__(self, url: str, access: Access, what: str, named_by: str = "FETTLE_STORE") -> None:
         parts = urlsplit(url)
         headers = dict(access.headers)
         if parts.username is not None:
@@ -52,6 +55,7 @@ class Endpoint:
         host += f":{parts.port}" if parts.port else ""
         self._base = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
         self._query = parts.query
+        self._named_by = named_by
         self.name = f"{what} at {self._base}"
         self._pool = urllib3.PoolManager(
             num_pools=2,
@@ -76,7 +80,7 @@ class Endpoint:
 
     def send(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         """POST what is to be stored, once. StoreError when it was not taken or nobody knows."""
-        self._once("POST", path, body, headers)
+        self._once("POST", path + (f"?{self._query}" if self._query and not path else ""), body, headers)
 
     def _twice(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
         try:
@@ -90,42 +94,48 @@ class Endpoint:
             answer = self._pool.request(method, self._base + path, body=body, headers=merged, redirect=False)
         except (HTTPError, OSError) as error:
             raise self._silent(error) from error
-        if answer.status in (200, 204):
+        if 200 <= answer.status < 300:
             return answer.data
         raise self._refused(answer.status, answer.data)
 
     def _silent(self, error: Exception) -> StoreError:
         cause = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
         if isinstance(cause, SSLError):
-            return StoreError(f"{self.name} is not trusted: {_short(str(cause))}. Name its authority with FETTLE_STORE_CA_FILE.")
+            return StoreError(
+                f"{self.name} is not trusted: {_short(str(cause))}. Name its authority with {self._named_by}_CA_FILE."
+            )
         if isinstance(cause, NewConnectionError):
             reason = cause.__cause__
             why = reason.strerror if isinstance(reason, OSError) and reason.strerror else _short(str(cause).rpartition(": ")[2])
-            return PassingError(f"{self.name} cannot be reached: {why}. Does it run, and is FETTLE_STORE_URL right?")
+            return PassingError(f"{self.name} cannot be reached: {why}. Does it run, and is {self._named_by}_URL right?")
         if isinstance(cause, TimeoutError):
             return PassingError(f"{self.name} does not answer in time; is it overloaded, or is its disk slow?")
         return PassingError(f"{self.name} broke the connection off: {_short(str(cause))}.")
 
     def _refused(self, status: int, body: bytes) -> StoreError:
-        said = _short(body.decode(errors="replace"))
+        said, by = _short(body.decode(errors="replace")), self._named_by
         told = f" It says: {said}" if said else ""
         if status in (401, 403):
             return StoreError(
-                f"{self.name} refuses our credentials (HTTP {status}): set FETTLE_STORE_USER, FETTLE_STORE_PASSWORD_FILE or FETTLE_STORE_TOKEN_FILE.{told}"
+                f"{self.name} refuses our credentials (HTTP {status}): set {by}_USER, {by}_PASSWORD_FILE or {by}_TOKEN_FILE.{told}"
             )
         if 300 <= status < 400:
             return StoreError(f"{self.name} redirects elsewhere (HTTP {status}), which is not followed: name the server itself.")
         if status == 404 or "unsupported path" in said:
-            return StoreError(f"{self.name} knows no such address (HTTP {status}); is the path in FETTLE_STORE_URL right?{told}")
+            return StoreError(f"{self.name} knows no such address (HTTP {status}); is the path in {by}_URL right?{told}")
         if "read-only" in said or "readonly" in said:
             return StoreError(f"{self.name} takes nothing, because its disk is nearly full: free space there.{told}")
         if status == 429 or status >= 500:
             return PassingError(f"{self.name} cannot answer now (HTTP {status}).{told}")
-        return StoreError(f"{self.name} refuses the request (HTTP {status}).{told}")
+        return RefusedError(f"{self.name} refuses the request (HTTP {status}).{told}")
 
 
 class PassingError(StoreError):
     """What may pass by itself within moments."""
+
+
+class RefusedError(StoreError):
+    """What would be refused as well if it were sent again: the request itself is not wanted."""
 
 
 def basic(user: str, password: str) -> str:

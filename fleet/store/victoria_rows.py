@@ -41,9 +41,18 @@ def selectors(scope: str, fleet: str, names: Collection[str] | None, entities: C
 
 
 def fields(
-    table: Table, rows: pl.DataFrame, versions: pl.Series, fleet: str, labels: Mapping[int, Mapping[str, str]]
+    table: Table,
+    rows: pl.DataFrame,
+    versions: pl.Series,
+    fleet: str,
+    labels: Mapping[int, Mapping[str, str]],
+    *,
+    marks: bool = True,
 ) -> Iterator[bytes]:
-    """The `timeseries` fields of unpacked rows, which are ordered by key; `versions` is how often each was written before."""
+    """The `timeseries` fields of unpacked rows, which are ordered by key; `versions` is how often each was written before.
+
+    Without `marks` the series that marks each row, ROW, is left out: no row is read back.
+    """
     at = (rows["ts"] * 1000 + versions).to_numpy()
     told = remote_write.samples(at)
     texts = [name for name in TEXTS if name in rows.columns and name in table.columns]
@@ -53,8 +62,9 @@ def fields(
         _head(group, {**labels.get(group["entity"], {}), "fleet": fleet})
         for group in rows.select(kept)[bounds[:-1]].iter_rows(named=True)
     ]
-    told["value"] = 1.0
-    yield from _column(metric(table.scope, ROW), heads, bounds, told)
+    if marks:
+        told["value"] = 1.0
+        yield from _column(metric(table.scope, ROW), heads, bounds, told)
     for name, column in table.columns.items():
         if name in rows.columns and column.is_metric:
             has = rows[name].is_not_null().to_numpy()

@@ -15,6 +15,7 @@ from fleet.api.fleet_readings import BOUNDS, MODELS, SUMS, names
 from fleet.findings.lifecycle import Judged, Place, reconcile, report
 from fleet.findings.models import Cycle, Finding
 from fleet.ingest import intake
+from fleet.ingest.forwarding import DROPPED
 from fleet.ingest.models import Intake
 from fleet.inventory.models import Event, Gpu, Refusal
 from fleet.notify import routing
@@ -180,12 +181,14 @@ def test_the_page_has_as_many_series_as_its_document_says(bob: APIClient) -> Non
     rows = {name: [0.5, 0.5] for name in (*BOUNDS, *SUMS)}
     store().write("gpu", pl.DataFrame({"entity": [card.pk for card in cards], "ts": [int(NOW.timestamp())] * 2, **rows}))
     numbers = dict.fromkeys(("rows.gpu", "rows.host", "rows.process", "rows.engine", "batches", "waited_s", "lag_s"), 1.0)
-    intake.write("aaaaaaaaaaaa", numbers | dict.fromkeys(("queue_batches", "queue_bytes", "failing", "agents"), 1.0))
+    numbers |= dict.fromkeys(("queue_batches", "queue_bytes", "failing", "agents", "forward.rows", "forward.succeeded_at"), 1.0)
+    numbers |= dict.fromkeys(("forward.queue_bytes", "forward.failing", *(f"forward.dropped.{why}" for why in DROPPED)), 1.0)
+    intake.write("aaaaaaaaaaaa", numbers)
     report(NOW, found(str(cards[0].pk)), Place(home.pk))
     Refusal.objects.create(node_name="n1", code="busy", total=1)
     Cycle.objects.create(name="advise", started_at=NOW, ended_at=NOW)
 
-    assert len(scrape(bob)) == 20 + 73 * 2 + 11 * 1 + 1 + 1 + 1
+    assert len(scrape(bob)) == 20 + 73 * 2 + 11 * 1 + 1 + 1 + 1 + 8 * 1
 
 
 def test_ingest_is_told_by_process_while_that_lives(bob: APIClient) -> None:

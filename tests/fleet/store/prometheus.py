@@ -52,13 +52,12 @@ class Prometheus(Program):
 
 
 @contextmanager
-def prometheus(folder: Path, scrapes: str = "", *flags: str) -> Iterator[Prometheus]:
-    """A running Prometheus with these scrape_configs (YAML)."""
+def prometheus(folder: Path, scrapes: str = "", *flags: str, more: str = "") -> Iterator[Prometheus]:
+    """A running Prometheus with these scrape_configs and what `more` of its configuration (YAML)."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "prometheus.yml"
-    config.write_text(
-        f"global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\nscrape_configs:\n{scrapes}" if scrapes else "global: {}\n"
-    )
+    often = f"global:\n  scrape_interval: 1s\n  scrape_timeout: 1s\nscrape_configs:\n{scrapes}"
+    config.write_text(more + (often if scrapes else "global: {}\n"))
     port = free_port()
     command = [
         "prometheus",
