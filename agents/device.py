@@ -1,6 +1,6 @@
 """The seam between Fettle and a GPU driver: what a device answers, and how a refusal reads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -9,7 +9,7 @@ from wire.messages import Cell, GpuFacts
 from wire.metrics import REASONS, Accounted, Number, of
 
 SLOW_S: Final = 15.0
-"""Seconds between two readings of the slow metrics; one reading of the energy counter alone costs 3 ms."""
+"""Seconds between two readings of the slow metrics; one reading of the PCIe link's generation alone costs 2 ms."""
 DRIVER_STATES: Final = {
     "ok": "",
     "not_read": "the driver was not asked",
@@ -157,6 +157,9 @@ class NvmlGpu(Protocol):
 
     def call(self, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Any:
         """The answer of one plain call: a number, a list, or a struct with members (`struct`: the one that the call fills)."""
+
+    def asker(self, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Callable[[], Any]:
+        """A call made ready: asks each time that it is called, and answers as `call` does."""
 
     @property
     def found(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from wire.messages import Cell
 from wire.metrics import Gpm, Metric, sent
 
 FROZEN_S: Final = 180.0
-"""Energy is read twelve times in it, and a dcgm-exporter that asks its cards once a minute tells three times."""
+"""Energy is read three times in it, and a dcgm-exporter that asks its cards once a minute tells three times."""
 FROZEN_SAMPLES: Final = 10
 """An agent that reads rarely waits for as many."""
 _GPU: Final[tuple[Metric, ...]] = tuple(sent("gpu"))
@@ -31,6 +31,7 @@ class Group(NamedTuple):
 
     name: str  # as an event calls them
     positions: tuple[int, ...]
+    """What moves most stands first: it is nearly always all that is looked at."""
     must_move: Callable[[Sequence[Cell]], bool]
     """True where a row of all metrics cannot be followed by the same readings for FROZEN_S."""
 
@@ -47,12 +48,22 @@ def _profile_must_move(row: Sequence[Cell]) -> bool:
 
 
 _PROFILE: Final = tuple(at for at, metric in enumerate(_GPU) if isinstance(metric.source, Gpm))
+_LIVELY: Final = tuple(_AT[name] for name in ("power_w", "power_instant_w", "pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s"))
 _CARD: Final = tuple(
     at
     for at, metric in enumerate(_GPU)
     if at not in _PROFILE and (metric.cadence == "fast" or at == _ENERGY) and metric.source is not None
 )
-GROUPS: Final = (Group("readings", _CARD, _card_must_move), Group("profiling counters", _PROFILE, _profile_must_move))
+
+
+def _lively_first(positions: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(positions, key=lambda at: (at not in _LIVELY, at)))
+
+
+GROUPS: Final = (
+    Group("readings", _lively_first(_CARD), _card_must_move),
+    Group("profiling counters", _lively_first(_PROFILE), _profile_must_move),
+)
 
 
 class Standstill:
@@ -62,20 +73,28 @@ class Standstill:
         self.group = group
         self.is_frozen = False
         self._after_s = after_s
-        self._last: tuple[Cell, ...] = ()
+        self._last: tuple[Cell, ...] = ()  # the whole row that moved last
         self._since = 0.0
         self._samples = 0
 
     def look(self, row: Sequence[Cell], now: float) -> bool:
         """Take in a row of all GPU metrics read at monotonic second `now`; True where `is_frozen` changed."""
         was = self.is_frozen
-        readings = tuple(row[at] for at in self.group.positions)
-        if readings != self._last or not self.group.must_move(row):
-            self._last, self._since, self._samples, self.is_frozen = readings, now, 1, False
+        if self._moved(row) or not self.group.must_move(row):
+            self._last, self._since, self._samples, self.is_frozen = tuple(row), now, 1, False
         else:
             self._samples += 1
             self.is_frozen = now - self._since >= self._after_s and self._samples >= FROZEN_SAMPLES
         return self.is_frozen != was
+
+    def _moved(self, row: Sequence[Cell]) -> bool:
+        last = self._last
+        if not last:
+            return True
+        for at in self.group.positions:  # noqa: SIM110 - any() would make a generator each second
+            if row[at] != last[at]:
+                return True
+        return False
 
     def withdraw(self, values: list[Cell], reasons: list[str | None]) -> None:
         """Make the group's values of a row absent; what is absent keeps its own reason."""

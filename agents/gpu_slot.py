@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -16,6 +17,8 @@ from wire.messages import Cell, GpuFacts, Hold
 
 log = logging.getLogger(__name__)
 
+TURN_S: Final = 0.1
+"""How long GPUs wait for each other; one H200 takes 5 ms."""
 FIRST_INSTANCE: Final = 100
 """The first MIG instance of GPU 0 is number 100, of GPU 1 number 200."""
 
@@ -38,6 +41,7 @@ class Slot:
         self.lost = False
         self.busy = False  # another profiler holds its counters
         self.worker = Worker(f"gpu-{facts.index}")
+        self.waits = False  # for its turn to be read
         self.attach(device)
 
     def attach(self, device: Gpu) -> None:
@@ -51,6 +55,11 @@ class Slot:
         self.standstills = tuple(Standstill(group) for group in GROUPS)
         self.worker = Worker(f"gpu-{self.facts.index}")
         self.late = False
+
+    @property
+    def is_reading(self) -> bool:
+        """True while its reading has not come back, or is about to begin."""
+        return self.worker.busy or self.waits
 
     def withdraw_frozen(self, values: list[Cell], reasons: list[str | None], tell: Callable[[str, str, str], None]) -> None:
         """Make absent what cannot be true any more because it stands still; `tell` takes an event's kind, GPU and text."""
@@ -107,29 +116,53 @@ def numbered(facts: GpuFacts, slots: Iterable[Slot]) -> GpuFacts:
     return structs.replace(facts, index=index)
 
 
-def start_reading(slots: Sequence[Slot], now: float, deadline_s: float) -> "asyncio.Future[None]":
-    """Begin to read each of `slots` in its own thread; a future that is done when all are, or at the deadline."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
-    left = len(slots)
-    lock = threading.Lock()
-    timer = loop.call_later(deadline_s, finish, future)
+class Round:
+    """One tick's reading of `slots`: each in its own thread, one after the other. `future` is done when all are, or at the deadline.
 
-    def done() -> None:
-        nonlocal left
-        with lock:
-            left -= 1
-            last = left == 0
+    Two threads in the driver at once wait for its lock and for Python's, and both spin meanwhile: that costs more CPU than the
+    reading itself. Once TURN_S are over nobody waits for his turn any more, so that one that hangs holds up none of the others.
+    """
+
+    def __init__(self, slots: Sequence[Slot], now: float, deadline_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self._loop.create_future()
+        self._now = now
+        self._left = len(slots)
+        self._lock = threading.Lock()
+        for slot in slots:
+            slot.waits = True
+        self._waiting = deque(slots)
+        self._timers = (
+            self._loop.call_later(min(TURN_S, deadline_s / 4), self._begin_all),
+            self._loop.call_later(deadline_s, finish, self.future),
+        )
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        """Begin with the next GPU; called in the loop's thread and in those of GPUs."""
+        try:
+            slot = self._waiting.popleft()
+        except IndexError:
+            return
+        slot.worker.start(_reading(slot.reader, self._now), self._one_done)
+        slot.waits = False
+
+    def _begin_all(self) -> None:
+        while self._waiting:
+            self._begin_next()
+
+    def _one_done(self) -> None:
+        self._begin_next()
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
         if last:
-            soon(loop, end)
+            soon(self._loop, self._end)
 
-    def end() -> None:
-        timer.cancel()
-        finish(future)
-
-    for slot in slots:
-        slot.worker.start(_reading(slot.reader, now), done)
-    return future
+    def _end(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        finish(self.future)
 
 
 def _reading(reader: GpuReader, now: float) -> Callable[[], None]:

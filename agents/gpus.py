@@ -14,7 +14,7 @@ from msgspec import structs
 
 from agents.capabilities import Capabilities
 from agents.device import SLOW_S, DeviceEvent, Driver, Versions
-from agents.gpu_slot import Opened, Rows, Slot, Stock, add_account, instance, numbered, start_reading
+from agents.gpu_slot import Opened, Round, Rows, Slot, Stock, add_account, instance, numbered
 from agents.kept_driver import KeptDriver
 from agents.source import GPU
 from wire.messages import Cell, Hold
@@ -91,7 +91,7 @@ class Gpus:
     @property
     def is_reading(self) -> bool:
         """True while the reading of a GPU does not come back."""
-        return any(slot.worker.busy for slot in self._slots)
+        return any(slot.is_reading for slot in self._slots)
 
     @property
     def wants_anew(self) -> bool:
@@ -118,8 +118,8 @@ class Gpus:
     async def begin(self) -> "asyncio.Future[None] | None":
         """Start a tick's readings; a future that is done when all are, or at the deadline. None: nothing to wait for."""
         await self._kept.keep_open()
-        ready = [slot for slot in self._slots if not slot.worker.busy and not slot.gone]
-        return start_reading(ready, time.monotonic(), self._deadline_s) if ready and self._kept.is_readable else None
+        ready = [slot for slot in self._slots if not slot.is_reading and not slot.gone]
+        return Round(ready, time.monotonic(), self._deadline_s).future if ready and self._kept.is_readable else None
 
     def rows(self) -> Rows:
         """What the readings brought."""

@@ -123,8 +123,8 @@ class Machine:
         if self._reports is not None:
             self._reports.attach()
         self._merged.gather()
+        self._host.collect()  # not beside the GPUs' threads: each would wait for the other at every call
         reading = await self._gpus.begin()
-        self._host.collect()
         if reading is not None:
             await reading
         rows = self._gpus.rows()

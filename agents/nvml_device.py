@@ -9,7 +9,7 @@ with MB; a pageable copy measured at 18.5 GB/s of payload reads 19.9 GB/s with M
 
 import _ctypes
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref
 from types import ModuleType
 from typing import Any, Final
@@ -75,24 +75,38 @@ class NvmlDevice:
 
     def call(self, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Any:
         """The answer of one NVML function for this GPU; a text argument names a constant of the module."""
-        return self.call_of(self._handle, name, args, struct)
+        return self.asker_of(self._handle, name, args, struct)()
 
-    def call_of(self, handle: object, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Any:
-        """The answer of one NVML function for `handle`, this GPU's or that of one of its instances."""
-        nvml = self._nvml
+    def asker(self, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Callable[[], Any]:
+        """Asks one NVML function for this GPU, each time that it is called."""
+        return self.asker_of(self._handle, name, args, struct)
+
+    def asker_of(self, handle: object, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Callable[[], Any]:
+        """Asks one NVML function for `handle`, this GPU's or that of one of its instances."""
+        nvml, failed = self._nvml, self._error
         try:
-            if struct is not None:
-                filled = getattr(nvml, struct)()
-                getattr(nvml, name)(handle, byref(filled))
-                return filled
-            return getattr(nvml, name)(handle, *[getattr(nvml, a) if isinstance(a, str) else a for a in args])
-        except self._error as error:
-            if args == _MEMORY and getattr(error, "value", -1) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
-                # a driver from before 510: what is reserved is not told, nor counted as used
-                return self.call_of(handle, name, ())
-            raise device_error(error) from error
-        except (AttributeError, TypeError, ValueError, UnicodeError) as error:
-            raise DeviceError("unsupported", f"{name}: {error}") from error
+            function = getattr(nvml, name)
+            filled = None if struct is None else getattr(nvml, struct)
+            given = [getattr(nvml, a) if isinstance(a, str) else a for a in args]
+        except AttributeError as error:
+            return _refusing(f"{name}: {error}")
+
+        def ask() -> Any:
+            try:
+                if filled is not None:
+                    answer = filled()
+                    function(handle, byref(answer))
+                    return answer
+                return function(handle, *given)
+            except failed as error:
+                if args == _MEMORY and getattr(error, "value", -1) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+                    # a driver from before 510: what is reserved is not told, nor counted as used
+                    return self.asker_of(handle, name, ())()
+                raise device_error(error) from error
+            except (AttributeError, TypeError, ValueError, UnicodeError) as error:
+                raise DeviceError("unsupported", f"{name}: {error}") from error
+
+        return ask
 
     def fields(self, ids: Sequence[FieldId]) -> list[Answer]:
         """Field values in one call; the status of each is checked, so that success never hides a made-up zero."""
@@ -178,6 +192,13 @@ class NvmlDevice:
             self._nvml.nvmlDeviceRegisterEvents(self._handle, kinds & known, events)
         except self._error as error:
             raise device_error(error) from error
+
+
+def _refusing(text: str) -> Callable[[], Any]:
+    def ask() -> Any:
+        raise DeviceError("unsupported", text)
+
+    return ask
 
 
 class NvmlDriver:

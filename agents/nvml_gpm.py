@@ -3,6 +3,7 @@
 `nvml` is the pynvml module, handed in by agents/nvml_device.py.
 """
 
+import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,9 +34,7 @@ class GpmSamples:
         self._reason = reason
         self._gpu_instance = gpu_instance
         self._buffers: tuple[Any, Any] | None = None
-        self._request: Any = None
-        self._ids: Sequence[int] = ()
-        self._metrics: list[Any] = []
+        self._request: _Request | None = None
         self._has_sample = False
 
     def read(self, ids: Sequence[int]) -> list[Answer]:
@@ -66,11 +65,10 @@ class GpmSamples:
 
     def _read(self, ids: Sequence[int]) -> list[Answer]:
         nvml = self._nvml
-        if self._request is None:
-            if not nvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
-                raise DeviceError("unsupported", "GPM needs Hopper or newer")
-            self._request = nvml.c_nvmlGpmMetricsGet_t()
-            self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        if self._request is None and not nvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
+            raise DeviceError("unsupported", "GPM needs Hopper or newer")
+        if self._request is None or self._request.ids is not ids:
+            self._request = _Request(nvml, ids)
         if self._buffers is None:
             self._buffers = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
         last, spare = self._buffers
@@ -82,13 +80,40 @@ class GpmSamples:
         if not self._has_sample:
             self._has_sample = True
             return [DeviceError("no_previous") for _ in ids]
-        request = self._request
-        if ids is not self._ids:
-            self._ids = ids
-            self._metrics = [request.metrics[i] for i in range(len(ids))]
-            for metric, metric_id in zip(self._metrics, ids, strict=True):
-                metric.metricId = metric_id
-        request.numMetrics = len(ids)
-        request.sample1, request.sample2 = last, spare  # the sample of the call before, and now's
-        nvml.nvmlGpmMetricsGet(request)
-        return [self._reason(metric.nvmlReturn) if metric.nvmlReturn else metric.value for metric in self._metrics]
+        nvml.nvmlGpmMetricsGet(self._request.between(last, spare))  # the sample of the call before, and now's
+        values, statuses = self._request.answers()
+        if any(statuses):
+            return [self._reason(status) if status else value for value, status in zip(values, statuses, strict=True)]
+        return values
+
+
+class _Request:
+    """What is asked of two samples, made once; and what the driver wrote into it.
+
+    Its memory is looked at as plain numbers: from sixteen structs each member would be fetched by itself.
+    """
+
+    def __init__(self, nvml: ModuleType | Any, ids: Sequence[int]) -> None:
+        kind, metric = nvml.c_nvmlGpmMetricsGet_t, nvml.c_nvmlGpmMetric_t
+        memory = memoryview(bytearray(ctypes.sizeof(kind)))
+        self.ids = ids
+        self._asked = kind.from_buffer(memory)
+        self._asked.version, self._asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(ids)
+        for place, metric_id in enumerate(ids):
+            self._asked.metrics[place].metricId = metric_id
+
+        def column(member: Any, numbers: Any) -> Any:
+            """The member of each metric that is asked for."""
+            first, step = (kind.metrics.offset + member.offset) // numbers.itemsize, ctypes.sizeof(metric) // numbers.itemsize
+            return numbers[first : first + step * len(ids) : step]
+
+        self._values, self._statuses = column(metric.value, memory.cast("d")), column(metric.nvmlReturn, memory.cast("I"))
+
+    def between(self, first: Any, second: Any) -> Any:
+        """The struct that asks for the means between two samples."""
+        self._asked.sample1, self._asked.sample2 = first, second
+        return self._asked
+
+    def answers(self) -> tuple[list[Answer], list[int]]:
+        """Value and status of each metric."""
+        return self._values.tolist(), self._statuses.tolist()

@@ -4,7 +4,7 @@ All else that NVML tells (power, temperature, clocks, health) is the whole card'
 counted several times. NVML has no utilisation of an instance; `sm_active` is what there is, of Hopper and newer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,12 +55,21 @@ class NvmlInstance:
 
     def call(self, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Any:
         """Its memory; everything else is the card's."""
-        if name not in _ITS_OWN:
-            raise DeviceError("unsupported", f"{name} tells of the whole card")
-        try:
-            return self._parent.call_of(self._handle, name, args, struct)
-        except DeviceError as error:  # what it could answer before it was destroyed is no lack of the card
-            raise DeviceError("not_found" if error.reason == "unsupported" else error.reason, str(error)) from error
+        return self.asker(name, args, struct)()
+
+    def asker(self, name: str, args: tuple[int | str, ...], struct: str | None = None) -> Callable[[], Any]:
+        """Asks for its memory, each time that it is called."""
+        ask_driver = self._parent.asker_of(self._handle, name, args, struct)
+
+        def ask() -> Any:
+            if name not in _ITS_OWN:
+                raise DeviceError("unsupported", f"{name} tells of the whole card")
+            try:
+                return ask_driver()
+            except DeviceError as error:  # what it could answer before it was destroyed is no lack of the card
+                raise DeviceError("not_found" if error.reason == "unsupported" else error.reason, str(error)) from error
+
+        return ask
 
     def unsupported(self, mig_mode: bool | None) -> set[str]:
         """What this instance cannot answer; another one, of another size, has its own."""
@@ -95,7 +104,7 @@ class NvmlInstance:
 
     def _told(self, name: str, *args: str) -> Any:
         try:
-            return self._parent.call_of(self._handle, name, args)
+            return self._parent.asker_of(self._handle, name, args)()
         except DeviceError:
             return None
 

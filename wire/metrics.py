@@ -14,7 +14,9 @@ Scope: TypeAlias = Literal["gpu", "host", "process", "engine"]
 Kind: TypeAlias = Literal["gauge", "mean", "counter", "bitmask", "state", "vector"]
 """gauge: at this instant; mean: over the interval since the sample before; counter: grows until a reset;
 bitmask: one flag a bit; state: a code, never averaged; vector: one value a core, kept on the node."""
-Cadence: TypeAlias = Literal["fast", "slow", "static"]
+Cadence: TypeAlias = Literal["fast", "slow", "rare", "static"]
+"""fast: with each tick; slow: every 15 s; rare: every minute, what costs the driver much and is waited for by nobody;
+static: at the start, and after the driver was opened anew. What is not read keeps its value."""
 Number: TypeAlias = int | float
 
 REASONS: Final = (
@@ -145,36 +147,36 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("mem_used_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "Device memory in use, what the driver reserves left out.", Nvml("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), "used"), 252),
     Metric("mem_total_bytes", "gpu", "gauge", "bytes", 1, 1 << 43, "Device memory in all.", Nvml("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), "total"), 250),
     Metric("mem_reserved_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "Device memory that the driver keeps for itself.", Nvml("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), "reserved"), 253),
-    Metric("bar1_used_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "Window through which the host and peers see device memory (BAR1): in use.", Nvml("nvmlDeviceGetBAR1MemoryInfo", member="bar1Used"), 92, "slow"),
-    Metric("bar1_total_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "BAR1 in all.", Nvml("nvmlDeviceGetBAR1MemoryInfo", member="bar1Total"), 90, "slow"),
+    Metric("bar1_used_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "Window through which the host and peers see device memory (BAR1): in use.", Nvml("nvmlDeviceGetBAR1MemoryInfo", member="bar1Used"), 92, "rare"),
+    Metric("bar1_total_bytes", "gpu", "gauge", "bytes", 0, 1 << 43, "BAR1 in all.", Nvml("nvmlDeviceGetBAR1MemoryInfo", member="bar1Total"), 90, "rare"),
     Metric("nvdec_util_pct", "gpu", "mean", "percent", 0, 100, "Use of the video decoders, over the driver's own sampling period.", Nvml("nvmlDeviceGetDecoderUtilization", member=0), 207),
     Metric("nvenc_util_pct", "gpu", "mean", "percent", 0, 100, "Use of the video encoders, over the driver's own sampling period; 0 on cards that have none.", Nvml("nvmlDeviceGetEncoderUtilization", member=0), 206),
     Metric("nvjpg_util_pct", "gpu", "mean", "percent", 0, 100, "Use of the JPEG decoders, over the driver's own sampling period.", Nvml("nvmlDeviceGetJpgUtilization", member=0)),
     # GPU: temperature, power, clocks
     Metric("temperature_c", "gpu", "gauge", "celsius", -40, 150, "Temperature of the GPU die.", Nvml("nvmlDeviceGetTemperature", ("NVML_TEMPERATURE_GPU",)), 150),
     Metric("memory_temperature_c", "gpu", "gauge", "celsius", 1, 150, "Temperature of the memory stacks; a card without the sensor answers 0, which is no temperature.", NvmlField(82), 140),
-    Metric("temperature_margin_c", "gpu", "gauge", "celsius", -100, 150, "How far the GPU is from where it slows down (T.Limit); below 0 it slows down.", Nvml("nvmlDeviceGetMarginTemperature"), 153, "slow"),
+    Metric("temperature_margin_c", "gpu", "gauge", "celsius", -100, 150, "How far the GPU is from where it slows down (T.Limit); below 0 it slows down.", Nvml("nvmlDeviceGetMarginTemperature"), 153, "rare"),
     Metric("temperature_shutdown_c", "gpu", "gauge", "celsius", 1, 200, "Temperature at which the card shuts itself down.", Nvml("nvmlDeviceGetTemperatureThreshold", ("NVML_TEMPERATURE_THRESHOLD_SHUTDOWN",)), 159, "static"),
     Metric("temperature_slowdown_c", "gpu", "gauge", "celsius", 1, 200, "Temperature at which the hardware slows the clocks down.", Nvml("nvmlDeviceGetTemperatureThreshold", ("NVML_TEMPERATURE_THRESHOLD_SLOWDOWN",)), 158, "static"),
     Metric("temperature_max_c", "gpu", "gauge", "celsius", 1, 200, "Highest temperature of the GPU at which it runs at full speed.", Nvml("nvmlDeviceGetTemperatureThreshold", ("NVML_TEMPERATURE_THRESHOLD_GPU_MAX",)), 152, "static"),
     Metric("memory_temperature_max_c", "gpu", "gauge", "celsius", 1, 200, "Highest temperature of the memory at which it runs at full speed.", Nvml("nvmlDeviceGetTemperatureThreshold", ("NVML_TEMPERATURE_THRESHOLD_MEM_MAX",)), 151, "static"),
     Metric("power_w", "gpu", "gauge", "watts", 0, 3000, "Board power draw, the one-second average of NVML.", Nvml("nvmlDeviceGetPowerUsage", scale=1e-3), 155),
     Metric("power_instant_w", "gpu", "gauge", "watts", 0, 3000, "Board power draw at this instant, not averaged.", NvmlField(186, 1e-3), 157),
-    Metric("power_limit_w", "gpu", "gauge", "watts", 1, 3000, "Power limit that the driver enforces.", Nvml("nvmlDeviceGetEnforcedPowerLimit", scale=1e-3), 164, "slow"),
+    Metric("power_limit_w", "gpu", "gauge", "watts", 1, 3000, "Power limit that the driver enforces.", Nvml("nvmlDeviceGetEnforcedPowerLimit", scale=1e-3), 164, "rare"),
     Metric("power_limit_min_w", "gpu", "gauge", "watts", 1, 3000, "Lowest power limit that may be set.", NvmlField(187, 1e-3), 161, "static"),
     Metric("power_limit_max_w", "gpu", "gauge", "watts", 1, 3000, "Highest power limit that may be set.", NvmlField(188, 1e-3), 162, "static"),
-    Metric("energy_j_total", "gpu", "counter", "joules", 0, _BYTES, "Energy since the driver was loaded; on a Grace superchip that of the whole module.", Nvml("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3), 156, "slow"),
+    Metric("energy_j_total", "gpu", "counter", "joules", 0, _BYTES, "Energy since the driver was loaded; on a Grace superchip that of the whole module.", Nvml("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3), 156, "rare"),
     Metric("sm_clock_mhz", "gpu", "gauge", "megahertz", 0, 6000, "Clock of the streaming multiprocessors.", Nvml("nvmlDeviceGetClockInfo", ("NVML_CLOCK_SM",)), 100),
     Metric("mem_clock_mhz", "gpu", "gauge", "megahertz", 0, 20000, "Clock of the device memory.", Nvml("nvmlDeviceGetClockInfo", ("NVML_CLOCK_MEM",)), 101),
     Metric("sm_clock_max_mhz", "gpu", "gauge", "megahertz", 1, 6000, "Highest SM clock of the part.", Nvml("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_SM",)), 113, "static"),
     Metric("mem_clock_max_mhz", "gpu", "gauge", "megahertz", 1, 20000, "Highest memory clock of the part.", Nvml("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_MEM",)), 114, "static"),
     Metric("pstate", "gpu", "state", "code", 0, 15, "Performance state; 0 is the fastest, 15 the slowest.", Nvml("nvmlDeviceGetPerformanceState"), 190),
     Metric("clocks_event_reasons", "gpu", "bitmask", "bits", 0, (1 << 32) - 2, "Why clocks are below their maximum: 0x1 idle, 0x2 application clocks, 0x4 software power cap, 0x8 hardware slowdown, 0x10 sync boost, 0x20 software thermal, 0x40 hardware thermal, 0x80 power brake, 0x100 display.", Nvml("nvmlDeviceGetCurrentClocksEventReasons"), 112),
-    Metric("power_cap_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that clocks were held down by the software power cap.", NvmlField(74, 1e-9), 240),
-    Metric("sw_thermal_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that the driver slowed clocks down for heat.", NvmlField(269, 1e-9), 1422),
-    Metric("hw_thermal_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that the hardware slowed clocks down for heat.", NvmlField(270, 1e-9), 1423, "slow"),
-    Metric("power_brake_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that the server's power brake slowed clocks down.", NvmlField(271, 1e-9), 1424, "slow"),
-    Metric("thermal_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that clocks were held down for heat, whoever did it; all that older drivers tell.", NvmlField(75, 1e-9), 241, "slow"),
+    Metric("power_cap_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that clocks were held down by the software power cap.", NvmlField(74, 1e-9), 240, "rare"),
+    Metric("sw_thermal_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that the driver slowed clocks down for heat.", NvmlField(269, 1e-9), 1422, "rare"),
+    Metric("hw_thermal_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that the hardware slowed clocks down for heat.", NvmlField(270, 1e-9), 1423, "rare"),
+    Metric("power_brake_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that the server's power brake slowed clocks down.", NvmlField(271, 1e-9), 1424, "rare"),
+    Metric("thermal_s_total", "gpu", "counter", "seconds", 0, _BYTES, "Time that clocks were held down for heat, whoever did it; all that older drivers tell.", NvmlField(75, 1e-9), 241, "rare"),
     # GPU: what the units do (means since the sample before)
     Metric("gr_engine_active", "gpu", "mean", "ratio", 0, 1, "Share of time in which the compute engine had work.", Gpm(1), 1001),
     Metric("sm_active", "gpu", "mean", "ratio", 0, 1, "Share of SM cycles with at least one warp resident, averaged over the SMs.", Gpm(2), 1002),
@@ -193,23 +195,23 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("pcie_rx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "PCIe traffic from the host to the GPU.", Gpm(21, 1 << 20), 1010),
     Metric("nvlink_rx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "NVLink traffic received, all links.", Gpm(60, 1 << 20), 1012),
     Metric("nvlink_tx_bytes_per_s", "gpu", "mean", "bytes_per_second", 0, _LINK, "NVLink traffic sent, all links.", Gpm(61, 1 << 20), 1011),
-    Metric("nvlink_links_active", "gpu", "gauge", "links", 0, 64, "NVLinks that are up; the card's facts tell how many it has.", NvmlLinks("nvmlDeviceGetNvLinkState"), None, "slow"),
-    Metric("nvlink_replay_errors_total", "gpu", "counter", "errors", 0, _BYTES, "Packets that NVLinks sent again, all links.", NvmlField(161, scope=ALL_LINKS), 429, "slow", otherwise=NvmlField(52)),
-    Metric("nvlink_recovery_errors_total", "gpu", "counter", "errors", 0, _BYTES, "Times an NVLink was trained anew, all links.", NvmlField(162, scope=ALL_LINKS), 439, "slow", otherwise=NvmlField(59)),
-    Metric("nvlink_crc_errors_total", "gpu", "counter", "errors", 0, _BYTES, "Packets that arrived damaged over NVLink, all links.", NvmlField(163, scope=ALL_LINKS), 409, "slow", otherwise=NvmlField(38)),
+    Metric("nvlink_links_active", "gpu", "gauge", "links", 0, 64, "NVLinks that are up; the card's facts tell how many it has.", NvmlLinks("nvmlDeviceGetNvLinkState"), None, "rare"),
+    Metric("nvlink_replay_errors_total", "gpu", "counter", "errors", 0, _BYTES, "Packets that NVLinks sent again, all links.", NvmlField(161, scope=ALL_LINKS), 429, "rare", otherwise=NvmlField(52)),
+    Metric("nvlink_recovery_errors_total", "gpu", "counter", "errors", 0, _BYTES, "Times an NVLink was trained anew, all links.", NvmlField(162, scope=ALL_LINKS), 439, "rare", otherwise=NvmlField(59)),
+    Metric("nvlink_crc_errors_total", "gpu", "counter", "errors", 0, _BYTES, "Packets that arrived damaged over NVLink, all links.", NvmlField(163, scope=ALL_LINKS), 409, "rare", otherwise=NvmlField(38)),
     Metric("pcie_link_gen", "gpu", "state", "code", 1, 10, "PCIe generation now; idle links train down by design.", Nvml("nvmlDeviceGetCurrPcieLinkGeneration"), 237, "slow"),
     Metric("pcie_link_width", "gpu", "state", "lanes", 1, 32, "PCIe lanes now.", Nvml("nvmlDeviceGetCurrPcieLinkWidth"), 238, "slow"),
-    Metric("pcie_replays_total", "gpu", "counter", "events", 0, 1 << 32, "PCIe packets sent again.", NvmlField(94), 202, "slow"),
-    Metric("pcie_recoveries_total", "gpu", "counter", "events", 0, 1 << 32, "Times the PCIe link went into recovery, as it does with each change of its speed.", NvmlField(169), None, "slow"),
-    Metric("pcie_correctable_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe errors that were corrected.", NvmlField(173), 1501, "slow"),
-    Metric("pcie_non_fatal_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe errors that were not corrected and left the link up.", NvmlField(179), None, "slow"),
-    Metric("pcie_fatal_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe errors that took the link down.", NvmlField(180), None, "slow"),
-    Metric("pcie_receiver_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "Errors of the PCIe receiver.", NvmlField(175), None, "slow"),
-    Metric("pcie_bad_tlp_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe data packets that arrived damaged.", NvmlField(176), None, "slow"),
-    Metric("pcie_bad_dllp_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe link packets that arrived damaged.", NvmlField(178), None, "slow"),
-    Metric("pcie_naks_received_total", "gpu", "counter", "events", 0, 1 << 32, "PCIe packets that the other side asked for again.", NvmlField(174), None, "slow"),
-    Metric("pcie_naks_sent_total", "gpu", "counter", "events", 0, 1 << 32, "PCIe packets that the GPU asked for again.", NvmlField(177), None, "slow"),
-    Metric("pcie_lcrc_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe packets whose checksum was wrong.", NvmlField(182), None, "slow"),
+    Metric("pcie_replays_total", "gpu", "counter", "events", 0, 1 << 32, "PCIe packets sent again.", NvmlField(94), 202, "rare"),
+    Metric("pcie_recoveries_total", "gpu", "counter", "events", 0, 1 << 32, "Times the PCIe link went into recovery, as it does with each change of its speed.", NvmlField(169), None, "rare"),
+    Metric("pcie_correctable_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe errors that were corrected.", NvmlField(173), 1501, "rare"),
+    Metric("pcie_non_fatal_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe errors that were not corrected and left the link up.", NvmlField(179), None, "rare"),
+    Metric("pcie_fatal_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe errors that took the link down.", NvmlField(180), None, "rare"),
+    Metric("pcie_receiver_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "Errors of the PCIe receiver.", NvmlField(175), None, "rare"),
+    Metric("pcie_bad_tlp_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe data packets that arrived damaged.", NvmlField(176), None, "rare"),
+    Metric("pcie_bad_dllp_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe link packets that arrived damaged.", NvmlField(178), None, "rare"),
+    Metric("pcie_naks_received_total", "gpu", "counter", "events", 0, 1 << 32, "PCIe packets that the other side asked for again.", NvmlField(174), None, "rare"),
+    Metric("pcie_naks_sent_total", "gpu", "counter", "events", 0, 1 << 32, "PCIe packets that the GPU asked for again.", NvmlField(177), None, "rare"),
+    Metric("pcie_lcrc_errors_total", "gpu", "counter", "errors", 0, 1 << 32, "PCIe packets whose checksum was wrong.", NvmlField(182), None, "rare"),
     # GPU: health
     Metric("ecc_corrected_volatile_total", "gpu", "counter", "errors", 0, _BYTES, "Corrected memory errors since the driver was loaded.", Nvml("nvmlDeviceGetTotalEccErrors", ("NVML_MEMORY_ERROR_TYPE_CORRECTED", "NVML_VOLATILE_ECC")), 310, "slow"),
     Metric("ecc_uncorrected_volatile_total", "gpu", "counter", "errors", 0, _BYTES, "Uncorrected memory errors since the driver was loaded.", Nvml("nvmlDeviceGetTotalEccErrors", ("NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC")), 311, "slow"),
@@ -338,6 +340,16 @@ def of(scope: Scope) -> Iterator[Metric]:
 def sent(scope: Scope) -> Iterator[Metric]:
     """The metrics of one scope that travel to the server, in registry order."""
     return (metric for metric in of(scope) if metric.kept)
+
+
+SLOW_S: Final = 15.0
+"""An agent tells metrics that are not `fast` at least so often, and whenever one of them changes."""
+
+HELD_S: Final = int(2 * SLOW_S)
+"""For so long what was told of such a metric holds while nothing newer is."""
+
+HELD: Final = frozenset(metric.name for metric in METRICS if metric.scope == "gpu" and metric.kept and metric.cadence != "fast")
+"""The GPU metrics whose column may be empty in a batch: it is then as it was told last."""
 
 
 def accept(metric: Metric, value: object) -> tuple[Number | None, str | None]:

@@ -1,17 +1,21 @@
 """Every GPU metric of the registry, read from one device.
 
 A metric that the device cannot answer is asked once and then remembered as absent, by the device, for its driver and MIG
-mode; any other failure is asked again. Slow metrics keep their last value between two readings.
+mode; any other failure is asked again. Slow and rare metrics keep their last value between two readings.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from agents.collectors.nvml_plan import GPU_METRICS, Part, Plan
+from agents.collectors.nvml_answer import judged, member_of
+from agents.collectors.nvml_plan import GPU_METRICS, Entry, Part, Plan
 from agents.device import SLOW_S, Accounts, Answer, DeviceError, FieldId, NvmlGpu, ResetRequiredError
 from agents.nvml_accounting import accounts
 from wire.messages import Cell
-from wire.metrics import Metric, Number, accept
+from wire.metrics import Cadence
+
+RARE_EVERY: Final = 4
+"""Every fourth reading of the slow metrics is one of the rare ones too: once a minute."""
 
 PROFILER_FIRST_S: Final = 5.0
 PROFILER_LAST_S: Final = 300.0
@@ -20,9 +24,9 @@ _XID: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "
 _RECOVERY: Final = next(i for i, metric in enumerate(GPU_METRICS) if metric.name == "recovery_action")
 _RESET: Final = 1
 """The recovery action "GPU reset"."""
-_STATIC: Final = [i for i, metric in enumerate(GPU_METRICS) if metric.cadence == "static"]
-_ROUNDING: Final = 1.005
-"""GPM divides two counters that are not read at the same instant: full load may read 100.3 %."""
+_EACH_TICK: Final[tuple[Cadence, ...]] = ("fast",)
+_RARE, _STATIC = ([i for i, metric in enumerate(GPU_METRICS) if metric.cadence == cadence] for cadence in ("rare", "static"))
+_FOR_NOW: Final = ("timeout", "driver_error")
 
 
 class GpuCollector:
@@ -40,7 +44,7 @@ class GpuCollector:
         self.holds_reason: str | None = "no_previous"
         self.xids = 0
         self.answered = False  # in the last tick the device answered at least one question
-        self._slow_at = float("-inf")
+        self._slow_at = self._rare_at = float("-inf")
         self.mig_mode = device.facts.mig_mode
         self.instances = device.found
         self.accounts = Accounts(device.facts.accounting_mode)
@@ -56,7 +60,7 @@ class GpuCollector:
 
     def _make_plan(self) -> None:
         """Ask for everything, but for what this device is known not to answer in its mode."""
-        self._plan = Plan(self.device.unsupported(self.mig_mode))
+        self._plan = Plan(self.device.unsupported(self.mig_mode), self.device.asker)
         self._static_done = False
         for position, metric in enumerate(GPU_METRICS):
             if self._plan.is_retired(position):
@@ -71,25 +75,21 @@ class GpuCollector:
 
     def collect(self, now: float) -> None:
         """Read what is due at monotonic second `now`. Never raises DeviceError: a failure is a reason."""
-        slow = now - self._slow_at >= self._slow_s
+        due = self._due(now)
+        slow = "slow" in due
         needed_reset, self._needs_reset = self._needs_reset, False
         self.answered = False
         self._plan.begin()
         try:
             if slow:
-                self._slow_at = now
-                mig = self.device.mig_mode()
-                if mig != self.mig_mode:
-                    self.mig_mode = mig
-                    self._make_plan()
-                self.instances = self.device.instances() if mig else ()
-                if not self._static_done:
-                    self._read_calls("static")
-                self._read_calls("slow")
+                due = self._look_at_mig(due)
+            for cadence in due:
+                self._read_calls(cadence)
+            if "rare" in due:
                 self._read_links()
-            self._read_calls("fast")
-            self._read_fields(slow)
-            self._static_done = self._static_done or (slow and not any(self._is_due(position) for position in _STATIC))
+            self._read_fields(due)
+            if slow:
+                self._look_at_failures(due)
             self._read_gpm(now)
         except _LostError:
             self.fail("gpu_lost")
@@ -102,7 +102,7 @@ class GpuCollector:
             self.answered = True  # that is an answer too: opening the driver anew would not help
             self.values[_RECOVERY], self.reasons[_RECOVERY] = _RESET, None
         elif needed_reset:
-            self._slow_at = float("-inf")  # what it recommends now is asked with the next tick
+            self._read_all_soon()  # what it recommends now, and counters that began anew
         self.values[_XID] = self.xids
         self.reasons[_XID] = None
         if self._failed:  # what is not asked any more is absent for its own reason again
@@ -119,9 +119,38 @@ class GpuCollector:
         if slow:
             self.accounts = accounts(self.device, [pid for pid, _ in self.holds])
 
-    def _is_due(self, position: int) -> bool:
-        """True where a static reading failed for now."""
-        return self.reasons[position] not in (None, "unsupported")
+    def _due(self, now: float) -> tuple[Cadence, ...]:
+        """What is read at `now`."""
+        if now - self._slow_at < self._slow_s:
+            return _EACH_TICK
+        self._slow_at = now
+        due: tuple[Cadence, ...] = ("fast", "slow")
+        if now - self._rare_at >= (RARE_EVERY - 0.5) * self._slow_s:
+            self._rare_at = now
+            due += ("rare",)
+        return due if self._static_done else (*due, "static")
+
+    def _read_all_soon(self) -> None:
+        """Read everything but what is static with the next tick."""
+        self._slow_at = self._rare_at = float("-inf")
+
+    def _look_at_mig(self, due: tuple[Cadence, ...]) -> tuple[Cadence, ...]:
+        """Look how the GPU is split; what is due, which is everything where that is another mode than before."""
+        mig = self.device.mig_mode()
+        if mig != self.mig_mode:
+            self.mig_mode = mig
+            self._make_plan()
+            self._rare_at = self._slow_at
+            due = ("fast", "slow", "rare", "static")
+        self.instances = self.device.instances() if mig else ()
+        return due
+
+    def _look_at_failures(self, due: tuple[Cadence, ...]) -> None:
+        """What failed for now is not left absent until the next minute, or for ever."""
+        if "static" in due:
+            self._static_done = all(self.reasons[position] in (None, "unsupported") for position in _STATIC)
+        if "rare" in due and any(self.reasons[position] in _FOR_NOW for position in _RARE):
+            self._rare_at = float("-inf")
 
     def fail(self, reason: str) -> None:
         """Mark the whole GPU absent for `reason`; every metric is read again as soon as it answers."""
@@ -130,14 +159,14 @@ class GpuCollector:
         self.holds = []
         self.holds_reason = reason
         self._failed = True
-        self._slow_at = float("-inf")
+        self._read_all_soon()
         self._static_done = False
 
-    def _read_calls(self, cadence: str) -> None:
+    def _read_calls(self, cadence: Cadence) -> None:
         unsupported = False
         for call in self._plan.calls[cadence]:
             try:
-                answer = self.device.call(call.name, call.args, call.struct)
+                answer = call.ask()
             except DeviceError as error:
                 self._needs_reset |= isinstance(error, ResetRequiredError)
                 for part in call.parts:
@@ -145,7 +174,7 @@ class GpuCollector:
                     unsupported |= error.reason == "unsupported"
                 continue
             for part in call.parts:
-                self._set(part, _member(answer, part.member))
+                self._set(part, answer if part.member is None else member_of(answer, part.member))
         if unsupported:
             self._plan.drop_calls(cadence)
 
@@ -168,25 +197,22 @@ class GpuCollector:
                 else:
                     self._set(part, up)
 
-    def _read_fields(self, slow: bool) -> None:
-        fields = self._plan.fields
-        asked = list(fields["fast"])
-        if slow:
-            asked += fields["slow"]
-            if not self._static_done:
-                asked += fields["static"]
-        while asked:  # once, but for a field that another one stands in for
-            stand_ins: list[tuple[FieldId, Part]] = []
-            for entry, answer in zip(asked, self._answers(tuple(field for field, _ in asked)), strict=True):
+    def _read_fields(self, due: tuple[Cadence, ...]) -> None:
+        request = self._plan.fields(due)
+        entries: Sequence[Entry] = request.entries
+        ids = request.ids
+        while entries:  # once, but for a field that another one stands in for
+            stand_ins: list[Entry] = []
+            for entry, answer in zip(entries, self._answers(ids), strict=True):
                 part = entry[1]
-                if isinstance(answer, DeviceError) and answer.reason == "unsupported":
+                if not isinstance(answer, DeviceError):
+                    self._set(part, answer)
+                elif answer.reason == "unsupported":
                     self.values[part.position], self.reasons[part.position] = None, "unsupported"
                     stand_ins += self._plan.retire_field(entry)
-                elif isinstance(answer, DeviceError):
-                    self._absent(part.position, answer.reason)
                 else:
-                    self._set(part, answer)
-            asked = stand_ins
+                    self._absent(part.position, answer.reason)
+            entries, ids = stand_ins, tuple(field for field, _ in stand_ins)
 
     def _answers(self, fields: Sequence[FieldId]) -> list[Answer]:
         """The values of all fields. Some drivers refuse, or blank, a whole request for one id that they do not know: then it is
@@ -195,8 +221,7 @@ class GpuCollector:
             answers = self.device.fields(fields)
         except DeviceError as error:
             answers = [error] * len(fields)
-        refused = all(isinstance(answer, DeviceError) and answer.reason == "unsupported" for answer in answers)
-        if not refused or len(fields) == 1:
+        if len(fields) == 1 or not all(isinstance(answer, DeviceError) and answer.reason == "unsupported" for answer in answers):
             return answers
         half = len(fields) // 2
         return self._answers(fields[:half]) + self._answers(fields[half:])
@@ -229,16 +254,19 @@ class GpuCollector:
                     unsupported.append(part.position)
             else:
                 self._set(part, answer)
-        self._plan.drop_gpm(unsupported)
+        if unsupported:
+            self._plan.drop_gpm(unsupported)
 
     def _set(self, part: Part, raw: object) -> None:
         self.answered = True
         position = part.position
-        metric = GPU_METRICS[position]
-        if (type(raw) is int or type(raw) is float) and part.scale != 1:
-            self.values[position], self.reasons[position] = _scaled(metric, raw, part.scale)
-        else:  # text, None and booleans are judged as they are: no arithmetic on them
-            self.values[position], self.reasons[position] = accept(metric, raw)
+        kind = type(raw)
+        if kind is float or kind is int:
+            value = raw * part.scale  # type: ignore[operator]
+            if part.low <= value <= part.high and not (part.whole and type(value) is float):  # as nearly always
+                self.values[position], self.reasons[position] = value, None
+                return
+        self.values[position], self.reasons[position] = judged(GPU_METRICS[position], raw, part.scale)
 
     def _absent(self, position: int, reason: str) -> None:
         if reason == "gpu_lost":
@@ -251,22 +279,3 @@ class GpuCollector:
 
 class _LostError(Exception):
     """The GPU fell off the bus: asking on would only wait."""
-
-
-def _member(answer: object, member: str | int | None) -> object:
-    if isinstance(member, str):
-        return getattr(answer, member, None)
-    if isinstance(member, int):
-        return answer[member] if isinstance(answer, list | tuple) and len(answer) > member else None
-    return answer
-
-
-def _scaled(metric: Metric, raw: Number, scale: float) -> tuple[Cell, str | None]:
-    """`raw` in the registry's unit, accepted or refused; a sentinel is known by its unscaled value."""
-    value = raw * scale
-    if metric.unit == "ratio" and 1 < value <= _ROUNDING:
-        return 1.0, None
-    accepted, reason = accept(metric, value)
-    if reason is not None and accept(metric, raw)[1] == "blank":
-        reason = "blank"
-    return accepted, reason

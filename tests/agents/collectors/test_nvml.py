@@ -3,7 +3,7 @@
 import pynvml  # noqa: TID251 - constants of the real module
 import pytest
 
-from agents.collectors.nvml import PROFILER_FIRST_S, GpuCollector
+from agents.collectors.nvml import PROFILER_FIRST_S, RARE_EVERY, GpuCollector
 from agents.collectors.nvml_plan import GPU_METRICS
 from agents.device import SLOW_S
 from agents.nvml_device import NvmlDevice
@@ -58,6 +58,7 @@ def test_what_the_card_cannot_answer_is_absent_and_never_asked_again(nvml: FakeN
     nvml.gpus[0]["calls"]["nvmlDeviceGetPowerUsage()"] = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
     nvml.gpus[0]["fields"]["82"] = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED, "type": 1, "value": 0}
     nvml.gpus[0]["gpm"]["13"] = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    nvml.asked.clear()
     for second in range(5):
         collector.collect(float(second))
 
@@ -155,14 +156,86 @@ def test_a_memory_temperature_of_zero_is_no_temperature(nvml: FakeNvml, collecto
     assert reading(collector, "memory_temperature_c") == (None, "unsupported")
 
 
-def test_slow_metrics_keep_their_value_between_two_readings(nvml: FakeNvml, collector: GpuCollector) -> None:
-    """The energy counter costs 3 ms: it is read every SLOW_S, and is no hole in between."""
-    for second in range(int(SLOW_S) + 1):
+FAST, SLOW, RARE, STATIC = (
+    ("nvmlDeviceGetPowerUsage", "field 82", "nvmlGpmMetricsGet"),
+    ("nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetMigMode", "nvmlDeviceGetAccountingMode", "field 144"),
+    ("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetBAR1MemoryInfo", "field 161", "field 74"),
+    ("nvmlDeviceGetMaxClockInfo", "field 187"),
+)
+"""What is asked once in a reading of each cadence, and answers for the whole of it."""
+
+
+def times(nvml: FakeNvml, names: tuple[str, ...]) -> set[int]:
+    """How often these were asked since the last `clear`."""
+    return {nvml.asked[name] // (2 if name == "nvmlDeviceGetMaxClockInfo" else 1) for name in names}
+
+
+def test_each_cadence_is_asked_when_it_is_due(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """All at once at the start; then each second, every SLOW_S, every RARE_EVERY of those, and never again."""
+    minute = int(SLOW_S) * RARE_EVERY
+    nvml.asked.clear()
+    collector.collect(0.0)
+    nvml.asked["nvmlGpmMetricsGet"] += 1  # which needs two samples
+    assert [times(nvml, names) for names in (FAST, SLOW, RARE, STATIC)] == [{1}, {1}, {1}, {1}]
+
+    nvml.asked.clear()
+    for second in range(1, minute):
+        collector.collect(float(second))
+    assert [times(nvml, names) for names in (FAST, SLOW, RARE, STATIC)] == [{minute - 1}, {RARE_EVERY - 1}, {0}, {0}]
+    collector.collect(float(minute))
+    assert [times(nvml, names) for names in (FAST, SLOW, RARE, STATIC)] == [{minute}, {RARE_EVERY}, {1}, {0}]
+
+
+def test_after_a_failure_everything_is_asked_at_once(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """A GPU that comes back may be another: its limits, too, are read anew."""
+    for second in range(5):
+        collector.collect(float(second))
+    collector.fail("gpu_lost")
+    nvml.asked.clear()
+    collector.collect(5.0)
+
+    assert [times(nvml, names) for names in (FAST, SLOW, RARE, STATIC)] == [{1}, {1}, {1}, {1}]
+
+
+def test_after_a_reset_counters_are_asked_at_once(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """They may have begun anew, and nobody waits a minute for what the driver recommends now."""
+    collector.collect(0.0)
+    calls = nvml.gpus[0]["calls"]
+    power, calls["nvmlDeviceGetPowerUsage()"] = calls["nvmlDeviceGetPowerUsage()"], {"error": pynvml.NVML_ERROR_RESET_REQUIRED}
+    collector.collect(1.0)
+    assert reading(collector, "recovery_action") == (1, None)
+    calls["nvmlDeviceGetPowerUsage()"] = power
+    collector.collect(2.0)
+    nvml.asked.clear()
+    collector.collect(3.0)
+
+    assert [times(nvml, names) for names in (SLOW, RARE)] == [{1}, {1}]
+    assert reading(collector, "recovery_action") == (0, None)
+
+
+def test_a_rare_reading_that_failed_for_now_is_asked_again_with_the_slow_ones(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """A minute without it is long; what it lacks for good is not asked so often."""
+    calls = nvml.gpus[0]["calls"]
+    energy, calls["nvmlDeviceGetTotalEnergyConsumption()"] = calls["nvmlDeviceGetTotalEnergyConsumption()"], {"error": 999}
+    calls["nvmlDeviceGetBAR1MemoryInfo()"] = {"error": pynvml.NVML_ERROR_NO_PERMISSION}
+    collector.collect(0.0)
+    assert reading(collector, "energy_j_total") == (None, "driver_error")
+    calls["nvmlDeviceGetTotalEnergyConsumption()"] = energy
+    collector.collect(SLOW_S)
+    assert reading(collector, "energy_j_total")[1] is None
+    nvml.asked.clear()
+    collector.collect(2 * SLOW_S)
+
+    assert times(nvml, RARE) == {0}
+    assert reading(collector, "bar1_used_bytes") == (None, "not_permitted")
+
+
+def test_what_is_not_asked_keeps_its_value(nvml: FakeNvml, collector: GpuCollector) -> None:
+    """The energy counter costs 3 ms: it is read once a minute, and is no hole in between."""
+    for second in range(int(SLOW_S) * RARE_EVERY + 1):
         nvml.gpus[0]["calls"]["nvmlDeviceGetTotalEnergyConsumption()"] = 1000 * (second + 1)
         collector.collect(float(second))
-
-    assert nvml.asked["nvmlDeviceGetTotalEnergyConsumption"] == 2
-    assert reading(collector, "energy_j_total") == (pytest.approx(SLOW_S + 1), None)
+        assert reading(collector, "energy_j_total") == (pytest.approx(1 if second < SLOW_S * RARE_EVERY else second + 1), None)
 
 
 def test_a_lost_gpu_is_absent_as_lost_and_not_asked_on(nvml: FakeNvml, collector: GpuCollector) -> None:
@@ -221,7 +294,7 @@ def test_older_fields_stand_in_where_the_newer_are_not_known(nvml: FakeNvml, col
         del nvml.gpus[0]["fields"][f"{number}/{ALL_LINKS}"]
     nvml.gpus[0]["fields"]["52"] = {"type": 3, "value": 7}
     for tick in range(4):
-        collector.collect(tick * SLOW_S)
+        collector.collect(tick * SLOW_S * RARE_EVERY)
 
     assert reading(collector, "nvlink_replay_errors_total") == (7, None)
     assert reading(collector, "nvlink_crc_errors_total") == (None, "unsupported")
