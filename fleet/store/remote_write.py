@@ -9,6 +9,7 @@ thousands of series: a sample's 18 bytes are laid out by numpy for all rows at o
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -53,11 +54,17 @@ def label_bytes(labels: Mapping[str, str]) -> bytes:
 
 def series(labels: bytes, told: bytes) -> bytes:
     """A `timeseries` field from the bytes of its labels and samples."""
-    return b"\x0a" + varint(len(labels) + len(told)) + labels + told
+    return series_head(len(labels) + len(told)) + labels + told
+
+
+@lru_cache(maxsize=4096)
+def series_head(size: int) -> bytes:
+    """What comes before the labels and samples of a `timeseries` field: its number and their length."""
+    return b"\x0a" + varint(size)
 
 
 def requests(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The bodies that carry these `timeseries` fields, each of about REQUEST_BYTES before packing."""
+    """The bodies that carry these pieces of `timeseries` fields, each of about REQUEST_BYTES before packing."""
     waiting: list[bytes] = []
     size = 0
     for part in parts:
