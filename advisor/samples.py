@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from advisor.frames import FACTS, Window
+from advisor.links import NVLINK_BYTES_PER_S
 
 SUSTAINED: Final = 0.25
 """A part of start-up is a burst, not work, below this share of the busiest two seconds. Measured: compilation's trial
@@ -42,7 +43,7 @@ PROCESS_METRICS: Final = (
 _LANE_BYTES_PER_S: Final = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 
 _PCIE_PEAK: Final = 31.5e9  # Gen4 x16, where a card does not say what it has
-_NVLINK_PEAK: Final = 300e9  # twelve links of the third generation, likewise
+_NVLINK_PEAK: Final = 300e9  # twelve links of the third generation, where nobody told of links at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +96,21 @@ def facts_of(window: Window) -> pl.DataFrame:
     """`window.facts` with every column, and the peak rates of the links: `pcie_peak`, `nvlink_peak` (bytes/s one way).
 
     Memory that is one with the host's has no size: how much of it is free depends on every program of the machine, so what
-    compares a GPU's memory with its size is not evaluated there.
+    compares a GPU's memory with its size is not evaluated there. Links that a card tells without their speed have that of its
+    generation; where that is not known, nothing is compared with a peak.
     """
     facts = complete(window.facts, FACTS)
     lane = pl.col("pcie_link_gen_max").replace_strict(
         {float(k): v for k, v in _LANE_BYTES_PER_S.items()}, default=None, return_dtype=pl.Float64
     )
+    links = pl.col("nvlink_links")
+    speed = pl.coalesce(
+        "nvlink_bytes_per_s_per_link",
+        pl.col("compute_capability").replace_strict(NVLINK_BYTES_PER_S, default=None, return_dtype=pl.Float64),
+    )
     return facts.with_columns(
         pcie_peak=(lane * pl.col("pcie_link_width_max")).fill_null(_PCIE_PEAK),
-        nvlink_peak=(pl.col("nvlink_links") * pl.col("nvlink_bytes_per_s_per_link")).fill_null(_NVLINK_PEAK),
+        nvlink_peak=pl.when(links.is_null()).then(_NVLINK_PEAK).when(links > 0).then(links * speed),
         mem_total_bytes=pl.when(pl.col("memory_kind").ne_missing("unified")).then("mem_total_bytes"),
     )
 

@@ -17,7 +17,7 @@ RULE = Rule(
     severity="advice",
     bottleneck="communication",
     needs=(
-        Need(("busy", "nvlink_bytes_per_s", "tensor_active"), "medium"),
+        Need(("busy", "nvlink_share", "tensor_active"), "medium"),
         Need(("busy", "pcie_tx_bytes_per_s", "tensor_active"), "low"),
     ),
     opens=(c.working_gpus >= 2) & (c.share_communication >= 0.35),

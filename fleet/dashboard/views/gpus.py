@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
+from advisor.links import nvlink_rate
 from fleet.dashboard import cells, charts, facts, health, readings, words
 from fleet.dashboard.listing import OPEN, line
 from fleet.dashboard.templatetags.units import duration
@@ -37,6 +38,7 @@ def gpu(request: HttpRequest, gpu_id: int) -> HttpResponse:
             "gpu": found,
             "node": found.node,
             "parent": Gpu.objects.filter(node=found.node_id, uuid=found.parent_uuid).first() if found.parent_uuid else None,
+            "nvlink_rate": nvlink_rate(found.compute_capability, found.nvlink_bytes_per_s_per_link),
             "stale": stale,
             "silent": stale or not row,
             "recordings": int(bool(found.node.recording)),

@@ -239,21 +239,24 @@ def test_power_that_is_not_the_plain_case_says_what_it_is(viewer: Client) -> Non
 
 
 def test_a_card_that_does_not_tell_its_links_asks_to_be_reported(viewer: Client) -> None:
-    """What is judged by assumed peaks says so; a card that tells, and a slice of one, does not."""
-    told, untold, slow, slice_of = make_node("n", 4).gpus.all()
-    links = {"pcie_link_gen_max": 5, "nvlink_links": 18, "nvlink_bytes_per_s_per_link": 26.562e9}
+    """What is judged by an assumed peak or by none says so; a card that tells, one whose generation is known and a slice do not."""
+    told, untold, known, unknown, slice_of = make_node("n", 5).gpus.all()
+    links = {"pcie_link_gen_max": 5, "nvlink_links": 18, "nvlink_bytes_per_s_per_link": 26.562e9, "compute_capability": "9.0"}
+    silent = links | {"nvlink_bytes_per_s_per_link": None}
     for gpu, facts in (
         (told, links),
         (untold, {"pcie_link_gen_max": None}),
-        (slow, links | {"nvlink_bytes_per_s_per_link": None}),
+        (known, silent | {"compute_capability": "10.0"}),
+        (unknown, silent | {"compute_capability": "13.0"}),
         (slice_of, {"pcie_link_gen_max": None, "nvlink_links": None, "parent_uuid": told.uuid}),
     ):
         type(gpu).objects.filter(pk=gpu.pk).update(**facts)
-    asks = [
-        "Please report the model" in viewer.get(f"/gpus/{gpu.pk}/").content.decode() for gpu in (told, untold, slow, slice_of)
-    ]
+    pages = [viewer.get(f"/gpus/{gpu.pk}/").content.decode() for gpu in (told, untold, known, unknown, slice_of)]
 
-    assert asks == [False, True, True, False]
+    assert ["Please report the model" in page for page in pages] == [False, True, False, True, False]
+    assert ["their traffic is not judged" in page for page in pages] == [False, False, False, True, False]
+    assert ["as published of its generation" in page for page in pages] == [False, False, True, False, False]
+    assert "18 × 50.0\xa0GB/s" in pages[2]
 
 
 def test_health_is_of_errors_alone() -> None:
