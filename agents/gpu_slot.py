@@ -117,10 +117,11 @@ def numbered(facts: GpuFacts, slots: Iterable[Slot]) -> GpuFacts:
 
 
 class Round:
-    """One tick's reading of `slots`: each in its own thread, one after the other. `future` is done when all are, or at the deadline.
+    """One tick's reading of `slots`, one after the other. `future` is done when all are read, or at the deadline.
 
-    Two threads in the driver at once wait for its lock and for Python's, and both spin meanwhile: that costs more CPU than the
-    reading itself. Once TURN_S are over nobody waits for his turn any more, so that one that hangs holds up none of the others.
+    The thread that has read a GPU goes on with the next one, whose thread it is from then on: while nothing hangs one thread does
+    all. Two threads in the driver at once wait for its lock and for Python's, and each finds its processor's caches cold. Once
+    TURN_S are over nobody waits for his turn any more: a GPU that hangs keeps the thread, and the others have theirs.
     """
 
     def __init__(self, slots: Sequence[Slot], now: float, deadline_s: float) -> None:
@@ -136,23 +137,37 @@ class Round:
             self._loop.call_later(min(TURN_S, deadline_s / 4), self._begin_all),
             self._loop.call_later(deadline_s, finish, self.future),
         )
-        self._begin_next()
+        first, last = slots[0], slots[-1]
+        first.worker, last.worker = last.worker, first.worker  # the thread that read all of them the last time
+        self._begin(self._waiting.popleft())
 
-    def _begin_next(self) -> None:
-        """Begin with the next GPU; called in the loop's thread and in those of GPUs."""
-        try:
-            slot = self._waiting.popleft()
-        except IndexError:
-            return
-        slot.worker.start(_reading(slot.reader, self._now), self._one_done)
+    def _begin(self, slot: Slot) -> None:
+        slot.worker.start(lambda: self._read_from(slot), self._one_done)
         slot.waits = False
 
     def _begin_all(self) -> None:
-        while self._waiting:
-            self._begin_next()
+        while (slot := self._next()) is not None:
+            self._begin(slot)
+
+    def _next(self) -> Slot | None:
+        try:
+            return self._waiting.popleft()
+        except IndexError:  # another thread may have taken the last one since anybody looked
+            return None
+
+    def _read_from(self, slot: Slot) -> None:
+        """Read this GPU, then those that wait; in its thread."""
+        while True:
+            _read(slot.reader, self._now)
+            following = self._next()
+            if following is None:
+                return
+            slot.worker, following.worker = following.worker, slot.worker
+            following.waits = False
+            slot = following
+            self._one_done()
 
     def _one_done(self) -> None:
-        self._begin_next()
         with self._lock:
             self._left -= 1
             last = self._left == 0
@@ -165,14 +180,10 @@ class Round:
         finish(self.future)
 
 
-def _reading(reader: GpuReader, now: float) -> Callable[[], None]:
-    """A job for the GPU's thread: read what is due at monotonic second `now`; a defect makes its readings absent."""
-
-    def job() -> None:
-        try:
-            reader.collect(now)
-        except Exception:
-            log.exception("A GPU could not be read; its readings are absent, and it is read again with the next tick")
-            reader.fail("driver_error")
-
-    return job
+def _read(reader: GpuReader, now: float) -> None:
+    """Read what is due at monotonic second `now`; a defect makes its readings absent."""
+    try:
+        reader.collect(now)
+    except Exception:
+        log.exception("A GPU could not be read; its readings are absent, and it is read again with the next tick")
+        reader.fail("driver_error")

@@ -1,4 +1,4 @@
-"""This machine's GPUs: the driver that shows them, each read in a thread of its own with a deadline.
+"""This machine's GPUs: the driver that shows them, each read with a deadline, in a thread that only a GPU that hangs keeps.
 
 A driver call that hangs costs that GPU's readings and nothing else. Where the driver cannot be used, it is tried again for ever;
 a GPU that is lost, comes back, or is switched to MIG keeps its place in the columns and is told of.

@@ -7,6 +7,7 @@ installed. Prints human lines with each one's ratio to the floor, then one JSON 
 
 import argparse
 import asyncio
+import contextlib
 import importlib.util
 import json
 import os
@@ -17,18 +18,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agents.collectors.nvml import GpuCollector
 from agents.collectors.nvml_plan import GPU_METRICS
-from agents.device import DeviceError, DriverError
-from agents.machine import Machine
+from agents.device import DriverError
 from agents.nvml_device import NvmlDriver
+from bench.agent_breakdown import breakdown
 from bench.agent_surroundings import settings, surroundings
 from wire.messages import Batch, Hello
 from wire.metrics import Gpm
@@ -104,6 +103,15 @@ def cpu_seconds(pid: int) -> float:
         raise NotMeasured(f"the CPU time of process {pid} cannot be read: {error}") from error
 
 
+def thread_seconds(pid: int) -> dict[str, float]:
+    """CPU time of each of its threads; none where this system does not tell."""
+    found = {}
+    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):
+            found[thread.parent.name] = int(thread.read_text().split()[0]) / 1e9
+    return found
+
+
 def rss_mib(pid: int) -> float | None:
     """Resident memory; None where this system does not tell."""
     try:
@@ -123,14 +131,17 @@ async def measure(name: str, words: list[str], seconds: float) -> dict[str, Any]
             return {"name": name, "cpu_pct_of_core": None, "rss_mib": None, "error": str(error)}
         try:
             await asyncio.sleep(WARM_UP_S)
-            before, began = cpu_seconds(child.pid), time.monotonic()
+            before, by_thread, began = cpu_seconds(child.pid), thread_seconds(child.pid), time.monotonic()
             await asyncio.sleep(seconds)
-            after, ended = cpu_seconds(child.pid), time.monotonic()
+            after, ended, threads = cpu_seconds(child.pid), time.monotonic(), thread_seconds(child.pid)
             rss = rss_mib(child.pid)
             if child.poll() is not None:
                 raise NotMeasured(f"it ended with code {child.returncode}")
             pct = (after - before) / (ended - began) * 100
             result = {"name": name, "cpu_pct_of_core": round(pct, 3), "rss_mib": rss and round(rss, 1)}
+            spent = sorted(((cpu - by_thread.get(one, 0)) / (ended - began) * 1e3 for one, cpu in threads.items()), reverse=True)
+            result["threads_ms_per_s"] = [round(one, 2) for one in spent if one >= 0.01]
+            print(f"  {name}: {pct:.2f} % of a core; its threads, ms of CPU a second: {result['threads_ms_per_s']}", flush=True)
         except NotMeasured as error:
             said.seek(0)
             tail = said.read().decode(errors="replace").strip()[-300:]
@@ -183,57 +194,6 @@ def _print_batch(hello: Hello, batch: Batch) -> None:
         known = {name: column[number] for name, column in zip(hello.gpu_metrics, batch.gpu, strict=True) if column}
         absent = sorted(name for name, value in known.items() if value is None)
         print(f"  {facts.name}: {len(known) - len(absent)} readings, absent: {', '.join(absent) or 'none'}")
-
-
-def breakdown(rounds: int = 20) -> None:
-    """Print where one tick's CPU time goes, part by part, in this process."""
-    driver = NvmlDriver()
-    devices = driver.open()
-    try:
-        collectors = [GpuCollector(device) for device in devices]
-        for collector in collectors:
-            collector.collect(0.0)
-        time.sleep(0.2)
-        spent: defaultdict[str, float] = defaultdict(float)
-        for number in range(rounds):
-            for collector in collectors:
-                began = time.thread_time()
-                collector.collect(1.0 + number * 0.1)
-                spent["one GPU, fast metrics"] += time.thread_time() - began
-            time.sleep(0.1)
-        for collector in collectors:
-            began = time.thread_time()
-            collector.collect(1000.0)
-            spent["one GPU, with the slow metrics"] += (time.thread_time() - began) * rounds
-        _breakdown_events(driver)
-        why = Counter(reason for collector in collectors for reason in collector.reasons if reason)
-        for name, seconds in spent.items():
-            print(f"  {name}: {seconds / rounds / len(collectors) * 1e3:.3f} ms of CPU")
-        print(f"  absent, by reason: {dict(why) or 'none'}")
-    finally:
-        driver.close()
-    asyncio.run(_breakdown_machine(rounds))
-
-
-def _breakdown_events(driver: NvmlDriver) -> None:
-    """Print what a second of waiting for events costs; the agent does it in a thread of its own."""
-    try:
-        began = time.thread_time()
-        for _ in range(4):
-            driver.event(500)
-        print(f"  waiting for events, a second: {(time.thread_time() - began) / 2 * 1e3:.3f} ms of CPU")
-    except DeviceError as error:
-        print(f"  no events here: {error}")
-
-
-async def _breakdown_machine(rounds: int) -> None:
-    machine = Machine(None)
-    await machine.collect()
-    began = time.thread_time()
-    for _ in range(rounds):
-        await machine.collect()
-    print(f"  host: {(time.thread_time() - began) / rounds * 1e3:.3f} ms of CPU")
-    await machine.close()
 
 
 async def run(seconds: float) -> list[dict[str, Any]]:

@@ -1,9 +1,13 @@
 """All GPUs of a driver: two of one UUID, one that is missed, one whose counters another profiler takes."""
 
+import asyncio
+import threading
+
 import pynvml  # noqa: TID251 - constants of the real module
 import pytest
 
 from agents import kept_driver
+from agents.collectors.nvml import GpuCollector
 from agents.gpus import Gpus
 from agents.nvml_device import NvmlDriver
 from tests.agents.fake_nvml import FakeNvml
@@ -68,4 +72,36 @@ async def test_a_profiler_that_takes_the_counters_is_told_of_once_and_again_when
         rows = await tick(one)
     assert cell(rows, 0, "sm_active")[1] is None
     assert texts(one) == ["The profiling counters of GPU 0 are free again."]
+    await one.close()
+
+
+async def test_one_thread_reads_all_gpus_until_one_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two in the driver at once cost more than they save; one that hangs keeps its thread, and the other GPU is read in the same tick."""
+    threads: dict[str, set[str]] = {}
+    read = GpuCollector.collect
+
+    def collect(self: GpuCollector, now: float) -> None:
+        threads.setdefault(self.device.facts.uuid, set()).add(threading.current_thread().name)
+        read(self, now)
+
+    monkeypatch.setattr(GpuCollector, "collect", collect)
+    nvml = FakeNvml()
+    one = Gpus(NvmlDriver(nvml), deadline_s=2.0)
+    for _ in range(3):
+        rows = await tick(one)
+        assert [cell(rows, gpu, "power_w")[1] for gpu in (0, 1)] == [None, None]
+    assert len(set.union(*threads.values())) == 1
+
+    nvml.gpus[1]["calls"]["nvmlDeviceGetPowerUsage()"] += 1000
+    hangs = nvml.hang(0)
+    rows = await tick(one)
+    assert cell(rows, 0, "power_w") == (None, "timeout")
+    assert cell(rows, 1, "power_w") == (pytest.approx(nvml.gpus[1]["calls"]["nvmlDeviceGetPowerUsage()"] / 1000), None)
+    assert one.is_reading
+
+    hangs.set()
+    while one.is_reading:
+        await asyncio.sleep(0.01)
+    rows = await tick(one)
+    assert [cell(rows, gpu, "power_w")[1] for gpu in (0, 1)] == [None, None]
     await one.close()
