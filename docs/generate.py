@@ -41,7 +41,9 @@ def metrics() -> str:
 
     lines = [
         f"{BANNER}# Metrics\n\nFrom `wire/metrics.py`. A reading outside its range is absent, never clipped. Pages, texts, charts and chat"
-        " messages write sizes of memory in GiB (2^30 bytes), as nvidia-smi and PyTorch do, and rates in GB/s (10^9 bytes).\n"
+        " messages write sizes of memory in GiB (2^30 bytes), as nvidia-smi and PyTorch do, and rates in GB/s (10^9 bytes).\n\n"
+        "What is `fast` is read every second, `slow` every 15 s, `rare` every minute (it costs the driver much and is waited for by nobody),"
+        " `static` when the driver was opened. In between it keeps its value. Other sources than NVML have a pace of their own.\n"
     ]
     for scope, title in (
         ("gpu", "GPU"),

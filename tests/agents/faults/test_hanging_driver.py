@@ -49,7 +49,7 @@ async def test_a_driver_that_becomes_slow_is_told_of_before_it_hangs(tmp_path: P
 
 
 async def test_a_stuck_call_holds_up_neither_the_end_nor_the_threads(tmp_path: Path) -> None:
-    """D06: every GPU hangs: SIGTERM is obeyed within two seconds, without a kill, and no thread was started for another try."""
+    """D06: every GPU hangs: SIGTERM is obeyed within two seconds, without a kill, and none has more than one thread."""
     driver = Driver(tmp_path / "answers.json", H200)
     async with running() as server, agent(driver, server, tmp_path) as child:
         await ticks(server)
@@ -59,7 +59,9 @@ async def test_a_stuck_call_holds_up_neither_the_end_nor_the_threads(tmp_path: P
         driver.save()
         await until(lambda: {absent(server).get((gpu, "power_w")) for gpu in (0, 1)} == {"timeout"}, 20)
         await ticks(server, 5)
-        assert len(os.listdir(f"/proc/{child.pid}/task")) <= before
+        assert (
+            len(os.listdir(f"/proc/{child.pid}/task")) <= before + len(driver.gpus) - 1
+        )  # each keeps one, who shared one before
         code, seconds = await ended(child)
 
     assert code == 0
