@@ -1,6 +1,6 @@
 """Ingest under load: simulated agents at 1 Hz through a real uvicorn into a real store.
 
-    python bench/ingest.py --gpus 800 --seconds 60
+    python bench/ingest.py --gpus 800 --seconds 60 [--store victoriametrics]
 
 One sample is one tick of one GPU with all its metrics; each node has eight GPUs, host metrics and one process a GPU,
 replaying the values of a recording. The server has a data directory of its own, which is removed at the end. The
@@ -209,11 +209,24 @@ def serve(env: dict[str, str], port: int) -> psutil.Popen:
     raise SystemExit("bench/ingest.py: the server did not start; what it said stands above.")
 
 
-def stored(data: Path, start: float, seconds: int) -> int:
-    """GPU rows in the store, counted a minute at a time."""
-    from fleet.store.parquet import ParquetSeries
+def victoria(data: Path, port: int) -> psutil.Popen:
+    """Debian's VictoriaMetrics on its defaults, in the data directory."""
+    command = ["victoria-metrics", f"-storageDataPath={data / 'victoria'}", f"-httpListenAddr=127.0.0.1:{port}"]
+    return psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    series = ParquetSeries(data / "series")
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def stored(start: float, seconds: int) -> int:
+    """GPU rows in the store, counted a minute at a time."""
+    from fleet.store.series import store
+
+    series = store()
     first, last = int(start) - 5, int(start) + seconds + 5
     return sum(series.window("gpu", at, min(at + 60, last), metrics=["power_w"]).height for at in range(first, last, 60))
 
@@ -248,30 +261,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", type=int, default=800, help="simulated GPUs, eight a node")
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--store", choices=("parquet", "victoriametrics"), default="parquet")
     options = parser.parse_args()
     nodes = max(1, options.gpus // GPUS_A_NODE)
 
     data = Path(tempfile.mkdtemp(prefix="fettle-bench-"))
     process: psutil.Popen | None = None
+    engine: psutil.Popen | None = None
     try:
         env = environment(data)
+        if options.store == "victoriametrics":
+            at = free_port()
+            engine = victoria(data, at)
+            env |= {"FETTLE_STORE": "victoriametrics", "FETTLE_STORE_URL": f"http://127.0.0.1:{at}"}
         os.environ.update(env)
         subprocess.run([sys.executable, "manage.py", "migrate", "--skip-checks", "-v", "0"], cwd=ROOT, env=env, check=True)
         issued = tokens([f"bench-{number:05d}" for number in range(nodes)])
-        with closing(socket.socket()) as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         process = serve(env, port)
         load = Load()
         found = asyncio.run(measure(f"ws://127.0.0.1:{port}/ws/agent/", issued, options.seconds, process, load))
-        report(nodes, options.seconds, load, found, stored(data, found["base"], options.seconds))
+        if engine is not None:
+            found["engine_cpu_s"] = cpu_s(engine)
+            found["engine_rss_bytes"] = engine.memory_info().rss
+        report(nodes, options.seconds, load, found, stored(found["base"], options.seconds))
     finally:
-        if process is not None and process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(30)
-            except psutil.TimeoutExpired:
-                process.kill()
+        for one in (process, engine):
+            if one is not None and one.poll() is None:
+                one.terminate()
+                try:
+                    one.wait(30)
+                except psutil.TimeoutExpired:
+                    one.kill()
         shutil.rmtree(data, ignore_errors=True)
 
 
@@ -291,7 +312,7 @@ def report(nodes: int, seconds: int, load: Load, found: dict[str, float], rows: 
         "ack_p50_s": p50,
         "ack_p99_s": p99,
         "rss_bytes": int(found["rss_bytes"]),
-    }
+    } | {name: round(value, 2) for name, value in found.items() if name.startswith("engine_")}
     print(f"{nodes} nodes x {GPUS_A_NODE} GPUs at 1 Hz for {seconds} s, {len(GPU)} GPU metrics a sample")
     print(f"sent {load.sent:,}, acked {load.acked:,}, in the store {rows:,}, errors {load.errors or 'none'}")
     print(f"server: {cpu:.1f} CPU-seconds, {cpu / seconds * 100:.0f} % of a core, {found['rss_bytes'] / 1e6:.0f} MB")
