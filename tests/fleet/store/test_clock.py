@@ -130,7 +130,7 @@ def test_the_advisor_judges_a_node_whose_clock_is_off(skew: float, settings: Set
     """Its window is as full as anyone's, and stands beside theirs."""
     now = int(time.time())
     right, off = reporting("right", None, now), reporting("off", skew, now)
-    seen = look(timezone.now(), 60)
+    seen = look(timezone.now(), 60, 2.0)
 
     times = {pk: seen.window.gpu.filter(pl.col("gpu") == pk)["t"].to_list() for pk in (right.pk, off.pk)}
     assert seen.fresh_nodes == {right.node_id, off.node_id}
