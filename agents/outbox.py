@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 
-from agents.segment import Group
+from agents.segment import BATCH, EVENT, Group
 from agents.spool import Range, Spool
 from wire.codec import decode_from_agent, encode_text
 
@@ -43,6 +43,12 @@ class Outbox:
                     group.hello.node,
                     plain(code),
                 )
+
+    def refuse_all(self, group: Group, code: str) -> None:
+        """The server will never take any record of this group."""
+        for kind in (BATCH, EVENT):
+            for seq in group.pending(kind):
+                self.refuse(group, kind, seq, code)
 
 
 def plain(text: str) -> str:

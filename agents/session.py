@@ -17,6 +17,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from agents.clock import Clock
+from agents.lane import Lane
 from agents.outbox import Outbox, plain
 from agents.segment import BATCH, EVENT, Group
 from wire.codec import MAX_FRAME_BYTES, decode_from_server, encode_text
@@ -29,8 +30,6 @@ BACKLOG_PER_S: Final = 25
 """How many old batches a second travel beside the live one."""
 IN_FLIGHT: Final = 256
 """Old batches wait while so many are not acked."""
-UNANSWERED_S: Final = 120.0
-"""A record that was neither stored nor refused for so long is sent again; the server keeps one of the two."""
 HELLOS: Final = 10
 """Hellos over one connection; servers remember sixteen."""
 HELLO_AGAIN_S: Final = 1.0
@@ -42,19 +41,6 @@ _CLOSE_TOO_BIG: Final = 1009
 
 class ServerRefusedError(Exception):
     """The server will not have this node; trying again soon makes no sense."""
-
-
-class _Lane:
-    """What is to be sent of one group."""
-
-    def __init__(self, group: Group) -> None:
-        self.group = group
-        self.events: deque[int] = deque(group.pending(EVENT))
-        self.fresh: deque[int] = deque()
-        self.backlog: deque[int] = deque(group.pending(BATCH))
-        self.in_flight: dict[tuple[int, int], float] = {}  # (kind, seq): when it was sent, oldest first
-        self.is_welcome = False
-        self.hello_at = float("-inf")
 
 
 class Session:
@@ -74,13 +60,13 @@ class Session:
         self._on_welcome = on_welcome
         self._on_command = on_command
         self._socket = socket
-        self._live = _Lane(group)
-        self._earlier: _Lane | None = None
-        self._asked: deque[_Lane] = deque()  # hellos that wait for their answer
+        self._live = Lane(group)
+        self._earlier: Lane | None = None
+        self._asked: deque[Lane] = deque()  # hellos that wait for their answer
         self._busy_until = 0.0
         self._wake = asyncio.Event()
         self._stopped = False
-        self._say_again: set[_Lane] = set()
+        self._say_again: set[Lane] = set()
         self._hellos = 0
 
     @property
@@ -90,7 +76,7 @@ class Session:
 
     def offer(self, kind: int, seq: int) -> None:
         """A new record of the live group."""
-        (self._live.events if kind == EVENT else self._live.fresh).append(seq)
+        self._live.offer(kind, seq)
         self._wake.set()
 
     def stop(self) -> None:
@@ -117,7 +103,7 @@ class Session:
                 task.cancel()
             await asyncio.gather(reader, writer, return_exceptions=True)
 
-    async def _hello(self, lane: _Lane) -> None:
+    async def _hello(self, lane: Lane) -> None:
         lane.is_welcome = False
         lane.hello_at = self._clock.monotonic()
         self._hellos += 1
@@ -138,7 +124,7 @@ class Session:
             self._wake.clear()
             now = self._clock.monotonic()
             allowance, at = min(BACKLOG_PER_S, allowance + (now - at) * BACKLOG_PER_S), now
-            self._again(self._live, now)
+            self._live.send_again(now)
             if self._live.is_welcome:
                 await self._send_now(self._live)
                 allowance = await self._send_backlog(self._live, allowance, now)
@@ -156,13 +142,13 @@ class Session:
             timer.cancel()
         self._wake.clear()
 
-    async def _send_now(self, lane: _Lane) -> None:
+    async def _send_now(self, lane: Lane) -> None:
         while lane.events:
             await self._send(lane, EVENT, lane.events.popleft())
         while lane.fresh:
             await self._send(lane, BATCH, lane.fresh.popleft())
 
-    async def _send_backlog(self, lane: _Lane, allowance: float, now: float) -> float:
+    async def _send_backlog(self, lane: Lane, allowance: float, now: float) -> float:
         while lane.backlog and allowance >= 1 and len(lane.in_flight) < IN_FLIGHT and now >= self._busy_until:
             allowance -= 1
             await self._send(lane, BATCH, lane.backlog.popleft())
@@ -178,16 +164,16 @@ class Session:
             if waiting and self._hellos >= HELLOS:
                 self._stopped = True  # a server need not remember more: go on over a new connection
             elif waiting and now >= self._busy_until:
-                self._earlier = _Lane(waiting[0])
+                self._earlier = Lane(waiting[0])
                 await self._hello(self._earlier)
             return allowance
-        self._again(lane, now)
+        lane.send_again(now)
         if not lane.is_welcome:
             return allowance
         await self._send_now(lane)
         return await self._send_backlog(lane, allowance, now)
 
-    async def _send(self, lane: _Lane, kind: int, seq: int) -> None:
+    async def _send(self, lane: Lane, kind: int, seq: int) -> None:
         if (kind, seq) in lane.in_flight:
             return
         frame = self._outbox.frame(lane.group, kind, seq)
@@ -222,8 +208,7 @@ class Session:
 
     @property
     def _has_work(self) -> bool:
-        live = self._live
-        return bool(live.backlog or live.events or live.fresh) or self._earlier is not None or not live.is_welcome
+        return self._live.has_any or self._earlier is not None or not self._live.is_welcome
 
     async def _hello_again(self) -> None:
         """The server forgot a hello: say it again, once for all the batches that it refused meanwhile."""
@@ -235,7 +220,7 @@ class Session:
                 lane.is_welcome = False  # it was just said: what was refused waits for a new connection's hello
                 self._stopped = True
 
-    def _lanes(self) -> list[_Lane]:
+    def _lanes(self) -> list[Lane]:
         return [self._live] if self._earlier is None else [self._live, self._earlier]
 
     def _ack(self, ack: Ack) -> None:
@@ -248,15 +233,13 @@ class Session:
                 for one in refused:
                     self._refused(lane, kind, one)
                 if stored or refused:
-                    places = lane.group.places[kind]
-                    for key in [key for key in lane.in_flight if key[0] == kind and key[1] not in places]:
-                        del lane.in_flight[key]
+                    lane.forget_settled(kind)
 
-    def _refused(self, lane: _Lane, kind: int, one: Refused) -> None:
+    def _refused(self, lane: Lane, kind: int, one: Refused) -> None:
         if one.code == "busy":
             self._later(lane, kind, one.seq)
         elif one.code in _FORGOTTEN:
-            self._return(lane, kind, one.seq)
+            lane.put_back(kind, one.seq)
             self._say_again.add(lane)
         else:
             self._outbox.refuse(lane.group, kind, one.seq, one.code)
@@ -266,7 +249,7 @@ class Session:
         if error.code in _FORGOTTEN:
             for lane in self._lanes():
                 if error.seq is not None:
-                    self._return(lane, BATCH, error.seq)
+                    lane.put_back(BATCH, error.seq)
                 self._say_again.add(lane)
         elif error.code == "busy":
             self._busy_until = self._clock.monotonic() + random.uniform(1, 3)  # noqa: S311 - jitter
@@ -286,18 +269,11 @@ class Session:
                 plain(error.code),
                 plain(error.detail),
             )
-            for kind in (BATCH, EVENT):
-                for seq in lane.group.pending(kind):
-                    self._outbox.refuse(lane.group, kind, seq, error.code)
+            self._outbox.refuse_all(lane.group, error.code)
         else:
             log.info("The server refused a frame (%s): %s", plain(error.code), plain(error.detail))
 
-    def _return(self, lane: _Lane, kind: int, seq: int) -> None:
-        """Send it again."""
-        if lane.in_flight.pop((kind, seq), None) is not None:
-            (lane.events if kind == EVENT else lane.backlog).append(seq)
-
-    def _later(self, lane: _Lane, kind: int, seq: int) -> None:
+    def _later(self, lane: Lane, kind: int, seq: int) -> None:
         """The server is busy: send it again after a while, and no backlog until then."""
         self._busy_until = self._clock.monotonic() + random.uniform(1, 3)  # noqa: S311 - jitter
         if lane.in_flight.pop((kind, seq), None) is None:
@@ -307,15 +283,9 @@ class Session:
         else:
             asyncio.get_running_loop().call_later(1.0, self._offer_again, lane, seq)
 
-    def _offer_again(self, lane: _Lane, seq: int) -> None:
+    def _offer_again(self, lane: Lane, seq: int) -> None:
         lane.events.append(seq)
         self._wake.set()
-
-    def _again(self, lane: _Lane, now: float) -> None:
-        for key, at in list(lane.in_flight.items()):
-            if now - at < UNANSWERED_S:
-                break  # in the order of sending
-            self._return(lane, *key)
 
     def _drop_largest(self) -> None:
         """The server closed over the size of a frame: it can only be the largest of those under way."""

@@ -1,0 +1,51 @@
+"""What is to be sent of one hello's records over one connection, in which order, and what is under way."""
+
+from collections import deque
+from typing import Final
+
+from agents.segment import BATCH, EVENT, Group
+
+UNANSWERED_S: Final = 120.0
+"""A record that was neither stored nor refused for so long is sent again; the server keeps one of the two."""
+
+
+class Lane:
+    """The records of one group: events first, then fresh batches, then the backlog."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.events: deque[int] = deque(group.pending(EVENT))
+        self.fresh: deque[int] = deque()
+        self.backlog: deque[int] = deque(group.pending(BATCH))
+        self.in_flight: dict[tuple[int, int], float] = {}
+        """(kind, seq): the monotonic second at which it was sent, oldest first."""
+        self.is_welcome = False
+        """The server took its hello."""
+        self.hello_at = float("-inf")
+
+    @property
+    def has_any(self) -> bool:
+        """True while a record waits to be sent."""
+        return bool(self.events or self.fresh or self.backlog)
+
+    def offer(self, kind: int, seq: int) -> None:
+        """A new record."""
+        (self.events if kind == EVENT else self.fresh).append(seq)
+
+    def put_back(self, kind: int, seq: int) -> None:
+        """Send it again, where it is under way."""
+        if self.in_flight.pop((kind, seq), None) is not None:
+            (self.events if kind == EVENT else self.backlog).append(seq)
+
+    def send_again(self, now: float) -> None:
+        """Put back what got no answer until monotonic second `now`."""
+        for (kind, seq), at in list(self.in_flight.items()):
+            if now - at < UNANSWERED_S:
+                break  # in the order of sending
+            self.put_back(kind, seq)
+
+    def forget_settled(self, kind: int) -> None:
+        """Records that the spool has settled are under way no more."""
+        places = self.group.places[kind]
+        for key in [key for key in self.in_flight if key[0] == kind and key[1] not in places]:
+            del self.in_flight[key]
