@@ -187,7 +187,7 @@ class Event(Struct, frozen=True, kw_only=True, tag="event", tag_field="type"):
     """Something that happened: an XID, an ECC error, a GPU lost. Its seq counts apart from the batches'.
 
     A kind is xid, sxid (an NVSwitch's, with codes of its own), ecc, gpu_lost, gpu_back, oom, driver, agent, cpu, memory, pcie or
-    hardware (what the kernel's log says of the machine's own parts); the server adds `changed`.
+    hardware (what the kernel's log says of the machine's own parts); the server adds `changed` and `conflict`.
     """
 
     node: str

@@ -18,6 +18,7 @@ FACT: Final = {
     "mem_total_bytes": _("Host memory"),
     "numa_distances": _("NUMA distances"),
     "numa_node": _("NUMA node"),
+    "node": _("Node"),
     "nvidia_parameters": _("Module parameter"),
 }
 NUMA_NODES: Final = _("NUMA nodes")
@@ -67,6 +68,7 @@ _BY_ENGLISH: Final = {
     "CPU cores": "cores",
     "NUMA distances": "numa_distances",
     "NUMA node": "numa_node",
+    "Node": "node",
     "Module parameter": "nvidia_parameters",
 }
 """As ingest names them in its events (fleet.ingest.facts.NAMES)."""

@@ -79,6 +79,7 @@ EVENT: Final = {
     "driver": _("driver"),
     "agent": _("agent"),
     "changed": pgettext_lazy("event", "changed"),
+    "conflict": _("another node tells of the same GPU"),
     "cpu": pgettext_lazy("event", "machine check"),
     "memory": pgettext_lazy("event", "host memory"),
     "pcie": "PCIe",
@@ -98,6 +99,9 @@ REFUSAL: Final = {
     "unknown_metric": _("a metric that is not in the registry"),
     "bad_hello": _("a hello that contradicts itself"),
     "busy": _("the server's queue was full; sent again later"),
+    "conflict": _("two agents speak for this node: they share one token"),
+    "double_gpu": _("another node tells of the same GPU: a clone, or a card with another's UUID"),
+    "clock_set_back": _("its clock was set back: of a second that came twice the later sample is kept"),
     "out_of_range": _("values that cannot be; the rest of their batch was stored"),
 }
 

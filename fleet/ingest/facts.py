@@ -27,6 +27,7 @@ NAMES: Final = {
     "numa_distances": "NUMA distances",
     "nvidia_parameters": "Module parameter",
     "numa_node": "NUMA node",
+    "node": "Node",
 }
 """Names of what is told of when it changes."""
 _ALWAYS: Final = ("kernel", "driver_version", "cuda_driver_version", "cores")
@@ -94,7 +95,7 @@ def moved(gpu: Gpu, node: int | None) -> list[tuple[Gpu | None, str]]:
     return [(gpu, _line(NAMES["numa_node"], gpu.numa_node, node))]
 
 
-def tell(node: Node, lines: Iterable[tuple[Gpu | None, str]], t: float | None) -> None:
+def tell(node: Node, lines: Iterable[tuple[Gpu | None, str]], t: float | None, kind: str = KIND, severity: str = "") -> None:
     """Keep changes as events at epoch second `t`, now where it is None; the caller holds the node's row locked."""
     lines = list(lines)
     if not lines:
@@ -105,7 +106,7 @@ def tell(node: Node, lines: Iterable[tuple[Gpu | None, str]], t: float | None) -
     seq = node.events.filter(boot="").aggregate(last=Max("seq"))["last"]
     at = now if t is None else min(now, datetime.fromtimestamp(t, UTC))
     Event.objects.bulk_create(
-        Event(node=node, gpu=gpu, boot="", seq=number, kind=KIND, text=text, observed_at=at, handled_at=now)
+        Event(node=node, gpu=gpu, boot="", seq=number, kind=kind, severity=severity, text=text, observed_at=at, handled_at=now)
         for number, (gpu, text) in enumerate(lines, 0 if seq is None else seq + 1)
     )
 

@@ -11,7 +11,7 @@ from typing import Final
 from django.conf import settings
 from django.db import Error as DatabaseFault
 
-from fleet.ingest import intake, whereabouts
+from fleet.ingest import identity, intake, whereabouts
 from fleet.ingest import ledger as ledgers
 from fleet.ingest.absence import Source
 from fleet.ingest.accept import Session
@@ -127,6 +127,7 @@ class Ingest:
                 await self._write_books()
                 await self._end_dead()
                 await self._let_go()
+                await self._look_at_identity()
                 self._forget_idle()
             except Exception:
                 logger.exception("Connections' books are not written")  # the next round tries again
@@ -146,6 +147,12 @@ class Ingest:
 
     async def _end_dead(self) -> None:
         connections = list(self.connections)
+    async def _look_at_identity(self) -> None:
+        try:
+            await self.threads.database(identity.look)
+        except DatabaseFault:
+            return  # said by _write_books
+
         tokens = {connection.credential.token for connection in connections}
         if not (tokens or self.ring.nodes):
             return
