@@ -274,6 +274,7 @@ def main() -> None:
             at = free_port()
             engine = victoria(data, at)
             env |= {"FETTLE_STORE": "victoriametrics", "FETTLE_STORE_URL": f"http://127.0.0.1:{at}"}
+            env["FETTLE_QUEUE_MB"] = str(max(256, nodes * 8 // 10))  # as docs/how-to/use-victoriametrics.md says
         os.environ.update(env)
         subprocess.run([sys.executable, "manage.py", "migrate", "--skip-checks", "-v", "0"], cwd=ROOT, env=env, check=True)
         issued = tokens([f"bench-{number:05d}" for number in range(nodes)])
