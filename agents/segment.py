@@ -4,6 +4,7 @@ A record is a header (magic, kind, length, seq, checksum over all the rest) and 
 loses itself alone: reading goes on at the next record that is whole.
 """
 
+import logging
 import os
 import struct
 import zlib
@@ -14,6 +15,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from wire.messages import Hello
+
+log = logging.getLogger(__name__)
 
 HELLO: Final = 0
 BATCH: Final = 1
@@ -76,6 +79,13 @@ class Segment:
     def sync(self) -> None:
         """Return when all of it is on the disk."""
         os.fdatasync(self._fd)
+
+    def try_to_sync(self) -> None:
+        """Sync, where the disk lets."""
+        try:
+            self.sync()
+        except OSError as error:
+            log.warning("The spool %s cannot be synced, so an event may not be on the disk yet: %s", self.path, error)
 
     def close(self) -> None:
         """Close the file; it stays."""

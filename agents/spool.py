@@ -16,23 +16,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from agents import lock
-from agents.segment import (
-    BATCH,
-    EVENT,
-    HEADER_BYTES,
-    HELLO,
-    SETTLED,
-    Group,
-    Place,
-    Segment,
-    pack_settled,
-    records,
-    unpack_settled,
-)
-from wire.codec import WireError, decode_from_agent, encode
+from agents.segment import BATCH, EVENT, HELLO, SETTLED, Group, Place, Segment, pack_settled
+from agents.segment_files import SegmentFiles
+from agents.spool_recovery import recover
+from wire.codec import encode
 from wire.messages import Hello
 
 log = logging.getLogger(__name__)
@@ -65,10 +53,7 @@ class Spool:
         """Stretches of bytes that were no record when the spool was opened."""
         self._directory = directory
         self._max_bytes = max_bytes
-        self._segment_bytes = max(4096, min(1 << 20, max_bytes // 8))
-        self._segments: list[Segment] = []
-        self._open: Segment | None = None
-        self._number = 0
+        self._files = SegmentFiles(directory, max(4096, min(1 << 20, max_bytes // 8)))
         self._groups: dict[bytes, Group] = {}
         self._current: Group | None = None
         self._current_hello = b""
@@ -84,7 +69,7 @@ class Spool:
     def begin(self, hello: Hello) -> Group:
         """Make `hello` the one under which later records are made; its group."""
         payload = encode(hello)
-        self._roll()
+        self._files.roll()
         self._current_hello = payload
         self._current = self._groups.setdefault(payload, Group(hello))
         return self._current
@@ -114,7 +99,7 @@ class Spool:
         group.places[kind][seq] = place
         place[0].records.add((group, kind, seq))
         if kind == EVENT:
-            self._sync(place[0])
+            place[0].try_to_sync()
         self._bound_disk()
 
     def payload(self, group: Group, kind: int, seq: int) -> bytes | None:
@@ -150,11 +135,7 @@ class Spool:
 
     def close(self) -> None:
         """Close the files; what is not settled stays on disk."""
-        self._open = None
-        self._trim()
-        for segment in self._segments:
-            segment.close()
-        self._segments = []
+        self._files.close()
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
@@ -167,7 +148,7 @@ class Spool:
     @property
     def size_bytes(self) -> int:
         """Bytes that it takes, on disk and in memory."""
-        return sum(segment.size for segment in self._segments) + self._in_memory
+        return self._files.size + self._in_memory
 
     # Writing
 
@@ -176,12 +157,9 @@ class Spool:
         if self._directory is None:
             return None
         try:
-            segment = self._open or self._new_segment(self._directory)
-            if segment.size >= self._segment_bytes:
-                self._roll()
-                segment = self._new_segment(self._directory)
+            segment = self._files.open_under(self._current_hello)
             offset = segment.size
-            self._put(segment, kind, seq, payload)
+            self._files.put(segment, kind, seq, payload)
         except OSError as error:
             self.write_errors += 1
             if not self._failing:
@@ -193,40 +171,6 @@ class Spool:
             log.warning("The spool %s takes records again; %d so far had to wait in memory.", self._directory, self.write_errors)
         return segment, offset, len(payload)
 
-    def _put(self, segment: Segment, kind: int, seq: int, payload: bytes) -> None:
-        try:
-            segment.append(kind, seq, payload)
-        except OSError:
-            if segment.is_torn:
-                self._roll()
-            raise
-
-    def _new_segment(self, directory: Path) -> Segment:
-        if self._current is None:
-            raise OSError(22, "no hello yet")
-        self._number += 1
-        path = directory / f"{self._number:012d}.spool"
-        segment = Segment.create(path)
-        try:
-            self._put(segment, HELLO, 0, self._current_hello)
-        except OSError:
-            segment.remove()
-            raise
-        self._segments.append(segment)
-        self._open = segment
-        return segment
-
-    def _roll(self) -> None:
-        """End the open segment."""
-        self._open = None
-        self._trim()
-
-    def _sync(self, segment: Segment) -> None:
-        try:
-            segment.sync()
-        except OSError as error:
-            log.warning("The spool %s cannot be synced, so an event may not be on the disk yet: %s", segment.path, error)
-
     # Forgetting
 
     def _forget(self, group: Group, kind: int, seq: int) -> None:
@@ -235,21 +179,11 @@ class Spool:
             self._in_memory -= len(place)
         elif place is not None:
             place[0].records.discard((group, kind, seq))
-            self._trim()
-
-    def _trim(self) -> None:
-        """Delete the oldest segments that have nothing left. Later ones wait: they note what was settled in older ones."""
-        while self._segments and self._segments[0] is not self._open and not self._segments[0].records:
-            self._remove(self._segments[0])
-
-    def _remove(self, segment: Segment) -> None:
-        if segment in self._segments:
-            self._segments.remove(segment)
-            segment.remove()
+            self._files.trim()
 
     def _bound_disk(self) -> None:
-        while len(self._segments) > 1 and sum(segment.size for segment in self._segments) > self._max_bytes:
-            segment = self._to_drop()
+        while self._files.count > 1 and self._files.size > self._max_bytes:
+            segment = self._files.to_drop()
             if segment.has_batch:
                 self._carry_events(segment)
             lost = len(segment.records)
@@ -259,20 +193,7 @@ class Spool:
             for group, kind, seq in segment.records:
                 group.places[kind].pop(seq, None)
             segment.records.clear()
-            self._remove(segment)
-
-    def _to_drop(self) -> Segment:
-        """The segment to give up next: an empty one, else the oldest with a batch, else the oldest."""
-        closed = [one for one in self._segments if one is not self._open]
-        for found in (
-            next((one for one in closed if not one.records), None),
-            next((one for one in closed if one.has_batch), None),
-        ):
-            if found is not None:
-                return found
-        if self._open is not None and self._open.has_batch:
-            closed, self._open = [self._open], None
-        return closed[0]
+            self._files.remove(segment)
 
     def _carry_events(self, segment: Segment) -> None:
         """Move the events of a segment to the newest one, each boot's under its own hello; to memory where the disk refuses."""
@@ -286,7 +207,7 @@ class Spool:
                 self._append_under(group, payloads)
             except OSError:
                 self.write_errors += 1
-                self._open = None  # it may end under another hello than the current one
+                self._files.give_up_open()  # it may end under another hello than the current one
                 for seq, payload in payloads.items():
                     if group.places[EVENT][seq] is not payload and group.places[EVENT][seq][0] is segment:
                         self._in_memory += len(payload)
@@ -298,19 +219,17 @@ class Spool:
         """Append events of a group to one segment, between its hello and the current one; OSError when the disk refuses."""
         if self._directory is None:
             return
-        target = self._open
-        if target is None or target.size >= self._segment_bytes:
-            target = self._new_segment(self._directory)
+        target = self._files.open_under(self._current_hello)
         if group is not self._current:
-            self._put(target, HELLO, 0, encode(group.hello))
+            self._files.put(target, HELLO, 0, encode(group.hello))
         for seq, payload in payloads.items():
             offset = target.size
-            self._put(target, EVENT, seq, payload)
+            self._files.put(target, EVENT, seq, payload)
             group.places[EVENT][seq] = (target, offset, len(payload))
             target.records.add((group, EVENT, seq))
         if group is not self._current:
-            self._put(target, HELLO, 0, self._current_hello)
-        self._sync(target)
+            self._files.put(target, HELLO, 0, self._current_hello)
+        target.try_to_sync()
 
     def _count_dropped(self, records: int, events: int) -> None:
         self.dropped += records
@@ -346,62 +265,17 @@ class Spool:
             raise SpoolError(f"the spool {directory} cannot be used: {error.strerror or error}.") from None
 
     def _recover(self, directory: Path) -> None:
-        settled: list[tuple[str, int, int, int]] = []
-        for path in sorted(directory.glob("*.spool")):
-            self._number = max(self._number, int(path.stem) if path.stem.isdecimal() and path.stem.isascii() else 0)
-            try:
-                segment = Segment.open(path)
-                content = path.read_bytes()
-            except OSError as error:
-                log.warning("The spool segment %s cannot be read and is left where it is: %s", path, error)
-                continue
-            try:
-                self._recover_segment(segment, content, settled)
-            except Exception:  # no file may keep the agent from starting
-                self.damaged += 1
-                log.exception("The spool segment %s cannot be read to its end; the rest of the spool is kept", path.name)
-        for boot, kind, low, high in settled:
+        """Go on with what an earlier run left."""
+        found = recover(directory)
+        self._files.take(found.segments, found.number)
+        self._groups = found.groups
+        self.damaged = found.damaged
+        self._count_dropped(found.orphans, found.orphan_events)
+        for boot, kind, low, high in found.settled:
             for group in self._groups.values():
                 if group.hello.boot == boot:
                     for seq in [seq for seq in group.places[kind] if low <= seq <= high]:
                         self._forget(group, kind, seq)
-        self._trim()
+        self._files.trim()
         if self.damaged:
             log.warning("The spool had %d damaged or torn stretches; the rest of it is kept.", self.damaged)
-
-    def _recover_segment(self, segment: Segment, content: bytes, settled: list[tuple[str, int, int, int]]) -> None:
-        self._segments.append(segment)
-        group: Group | None = None
-        end = 0
-        for offset, kind, seq, payload in records(content):
-            if offset != end:
-                self.damaged += 1
-            end = offset + HEADER_BYTES + len(payload)
-            if kind == HELLO:
-                group = self._recover_group(payload)
-            elif kind == SETTLED:
-                try:
-                    settled.append(unpack_settled(payload))
-                except (msgspec.DecodeError, ValueError):  # whole, and yet no such record
-                    self.damaged += 1
-            elif kind not in (BATCH, EVENT):
-                self.damaged += 1
-            elif group is None:
-                self._count_dropped(1, kind == EVENT)  # its hello is gone: nobody could read it
-            else:
-                group.places[kind][seq] = (segment, offset, len(payload))
-                segment.records.add((group, kind, seq))
-        if end != len(content):
-            self.damaged += 1
-
-    def _recover_group(self, payload: bytes) -> Group | None:
-        if payload not in self._groups:
-            try:
-                hello = decode_from_agent(payload)
-            except WireError as error:
-                log.warning("A hello in the spool is of another version of the agent, its records are dropped: %s", error)
-                return None
-            if not isinstance(hello, Hello):
-                return None
-            self._groups[payload] = Group(hello)
-        return self._groups[payload]
