@@ -21,6 +21,7 @@ from agents.spool import Spool
 from agents.told_engines import ToldEngines
 from agents.told_gpu_labels import ToldGpuLabels
 from agents.told_labels import ToldLabels
+from agents.told_slow import ToldSlow
 from agents.vitals import Delivery, NodeView, Vitals
 from wire.codec import encode
 from wire.messages import Batch, Event
@@ -64,6 +65,7 @@ class NodeLoop:
         self._labels = ToldLabels()
         self._engines = ToldEngines(clock.monotonic)
         self._gpu_labels = ToldGpuLabels()
+        self._slow = ToldSlow(clock.monotonic)
         self._drops_told = self._events_told = 0
         self._drops_at = -math.inf
         self._recent: dict[tuple[str, str | None, int | None], list[float]] = {}  # first told at, repeats since
@@ -96,6 +98,7 @@ class NodeLoop:
             self._labels.reset()
             self._engines.reset()
             self._gpu_labels.reset()
+            self._slow.reset()
         self._tell_drops()
         batch = Batch(
             node=self.node,
@@ -103,7 +106,7 @@ class NodeLoop:
             seq=self._batch_seq,
             schema=self.spool.current.hello.schema,
             t=t,
-            gpu=tick.gpu,
+            gpu=self._slow.news(tick.gpu, holds=self.sender is not None and self.sender.holds),
             host=tick.host,
             processes=self._labels.news(tick.processes),
             engines=self._engines.news(tick.engines, tick.engine_reasons),
@@ -186,6 +189,7 @@ class NodeLoop:
         self._absences, self._gpu_labels = Absences(), ToldGpuLabels()
         self._labels.reset()
         self._engines.reset()
+        self._slow.reset()
         self.spool.begin(self._inventory.hello(self.node, self._boot, agent_version(), INTERVAL_S))
         if self.sender is not None:
             self.sender.begin()

@@ -59,6 +59,11 @@ class Sender:
         """True while the server takes what is sent."""
         return self._session is not None and self._session.is_welcome
 
+    @property
+    def holds(self) -> bool:
+        """True while the server holds what was told of slow metrics, so that their columns may be empty."""
+        return self._session is not None and self._session.holds
+
     def stop(self) -> None:
         """End the connection in order; `run` returns, unless it waits for its next try."""
         self._stopping = True

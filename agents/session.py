@@ -68,6 +68,8 @@ class Session:
         self._stopped = False
         self._say_again: set[Lane] = set()
         self._hellos = 0
+        self.holds = False
+        """True once the server said that GPU columns may be empty (wire/messages.py)."""
 
     @property
     def is_welcome(self) -> bool:
@@ -193,6 +195,7 @@ class Session:
             elif isinstance(message, Error):
                 await self._error(message)
             elif isinstance(message, Welcome):
+                self.holds = message.holds
                 if self._asked:
                     self._asked.popleft().is_welcome = True
             elif isinstance(message, Command):

@@ -59,6 +59,7 @@ class Tick:
     """One second of a recorded node."""
 
     gpu: list[list[Cell]]
+    fast: list[list[Cell]]
     host: list[Cell]
     process: list[list[Cell]]
 
@@ -73,9 +74,11 @@ def ticks(count: int) -> list[Tick]:
         sample = samples[number * 4 % len(samples)]
         host = recording.readings("host", sample.host)[0]
         process = recording.readings("process", sample.processes[0] if sample.processes else {})[0]
+        gpu: list[list[Cell]] = [[values.get(name) for values in columns] for name in GPU]
         made.append(
             Tick(
-                [[values.get(name) for values in columns] for name in GPU],
+                gpu,
+                [[] if name in metrics.HELD else column for name, column in zip(GPU, gpu, strict=True)],
                 [host.get(name) for name in HOST],
                 [[process.get(name)] * GPUS_A_NODE for name in PROCESS],
             )
@@ -127,6 +130,7 @@ async def agent(
             at = base + phase + seq
             await asyncio.sleep(max(0.0, at - time.time()))
             tick = values[(seq + hash(name)) % len(values)]
+            read = (seq + hash(name)) % int(metrics.SLOW_S) == 0  # as an agent does: slow metrics when they are read
             pids = list(range(1000, 1000 + GPUS_A_NODE))
             frame = codec.encode(
                 Batch(
@@ -135,7 +139,7 @@ async def agent(
                     seq=seq,
                     schema=said.schema,
                     t=at,
-                    gpu=tick.gpu,
+                    gpu=tick.gpu if read else tick.fast,
                     host=tick.host,
                     processes=Processes(
                         pid=pids,

@@ -168,7 +168,11 @@ class GpuLabels(Struct, frozen=True, array_like=True):
 
 
 class Batch(Struct, frozen=True, kw_only=True, tag="batch", tag_field="type"):
-    """One tick of one node. `gpu[m][g]` is metric m of GPU g; `t` is the node's clock, UTC epoch seconds."""
+    """One tick of one node. `gpu[m][g]` is metric m of GPU g; `t` is the node's clock, UTC epoch seconds.
+
+    A column of `gpu` may be empty where the server's Welcome `holds` and metrics.HELD has the metric: nothing was read, and what was
+    told last holds.
+    """
 
     node: str
     boot: str
@@ -202,9 +206,10 @@ class Event(Struct, frozen=True, kw_only=True, tag="event", tag_field="type"):
 
 
 class Welcome(Struct, frozen=True, kw_only=True, tag="welcome", tag_field="type"):
-    """The hello was taken; batches of its schema may follow."""
+    """The hello was taken; batches of its schema may follow. `holds`: GPU columns that were not read may be left empty."""
 
     schema: str
+    holds: bool = False
 
 
 class Refused(Struct, frozen=True, array_like=True):

@@ -199,7 +199,7 @@ def _read() -> Snapshot:
     nodes = tuple(Node.objects.only("name", "recording", "last_seen_at"))
     gpus = tuple(Gpu.objects.filter(present=True).order_by("node__name", "index").values_list("id", "node_id", "index"))
     try:
-        frame = clock.latest("gpu", int(time.time()) - FRESH_S)
+        frame = clock.latest("gpu", int(time.time()) - FRESH_S, metrics=MAP_METRICS)
     except StoreError:
         frame = pl.DataFrame()
     keys = {"entity": pl.Int64, "ts": pl.Int64}

@@ -19,7 +19,7 @@ from fleet.findings.lifecycle import Place, Target
 from fleet.inventory.models import STALE_AFTER, Absence, Gpu, Node
 from fleet.store import clock
 from wire.messages import PROCESSES
-from wire.metrics import Scope
+from wire.metrics import HELD, Scope
 
 _READ: Final[dict[Scope, tuple[str, tuple[str, ...]]]] = {
     "gpu": ("gpu", GPU_METRICS),
@@ -164,7 +164,7 @@ def _reporting(gpu: pl.DataFrame, node_of: Mapping[int, int]) -> set[int]:
 
     A driver that hangs leaves rows without any value: they say that the node is there, and nothing about the GPU.
     """
-    values = pl.any_horizontal(pl.exclude("gpu", "t").is_not_null())
+    values = pl.any_horizontal(pl.exclude("gpu", "t", *HELD).is_not_null())  # what is held says nothing of now
     newest = gpu.group_by("gpu").agg(pl.col("t").max(), pl.col("t").filter(values).max().alias("valued"))
     node_newest: dict[int, float] = defaultdict(float)
     for pk, t, _ in newest.iter_rows():

@@ -135,8 +135,8 @@ def check_batch(batch: Batch, session: Session, received: float) -> None:
     layout, gpus = session.layout, len(session.gpus)
     if len(batch.gpu) != len(layout.gpu):
         raise WireError("wrong_shape", f"{len(batch.gpu)} GPU metrics where the hello lists {len(layout.gpu)}", batch.seq)
-    for column in batch.gpu:
-        if len(column) != gpus:
+    for name, column in zip(layout.gpu, batch.gpu, strict=True):
+        if len(column) != gpus and (column or name not in metrics.HELD):
             raise WireError("wrong_shape", f"a column of {len(column)} values for {gpus} GPUs", batch.seq)
     if len(batch.host) != len(layout.host):
         raise WireError("wrong_shape", f"{len(batch.host)} host metrics where the hello lists {len(layout.host)}", batch.seq)

@@ -6,7 +6,7 @@ A value outside its metric's range, or NaN, becomes null; that it did is counted
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import repeat
+from itertools import compress, repeat
 from typing import Final
 
 import numpy as np
@@ -106,21 +106,31 @@ def _at(one: Accepted) -> float:
 
 
 def _gpus(group: list[Accepted], layout: Layout, chunk: Chunk, ring: Ring) -> None:
-    columns: list[list[Cell]] = [[] for _ in layout.gpu]
+    """Frames of batches that tell the same columns, those with most first: a later one may hold what an earlier one told."""
+    alike: dict[tuple[bool, ...], list[Accepted]] = {}
+    for one in group:
+        if one.session.gpus:
+            alike.setdefault(tuple(map(bool, one.batch.gpu)), []).append(one)
+    for told in sorted(alike, key=sum, reverse=True):
+        _gpus_alike(alike[told], layout, told, chunk, ring)
+
+
+def _gpus_alike(group: list[Accepted], layout: Layout, told: tuple[bool, ...], chunk: Chunk, ring: Ring) -> None:
+    names = tuple(compress(layout.gpu, told))
+    columns: list[list[Cell]] = [[] for _ in names]
     entities: list[int] = []
     for one in group:
         entities.extend(one.session.gpus)
-        for column, values in zip(columns, one.batch.gpu, strict=True):
+        for column, values in zip(columns, compress(one.batch.gpu, told), strict=True):
             column.extend(values)
-    if not entities:
-        return
     counts = np.fromiter((len(one.session.gpus) for one in group), np.int64, len(group))
     t = np.repeat(np.fromiter((one.batch.t for one in group), np.float64, len(group)), counts)
     at = np.repeat(np.fromiter(map(_at, group), np.float64, len(group)), counts)
     entity = np.array(entities, np.int64)
-    gated = _gated("gpu", layout.gpu, columns, chunk, entity, t, [one.session for one in group for _ in one.session.gpus])
+    gated = _gated("gpu", names, columns, chunk, entity, t, [one.session for one in group for _ in one.session.gpus])
     chunk.frames["gpu"].append(_keyed(entity, t, gated))
-    ring.put_gpus(entity, at, _in_order(gated, ring.gpu.names))
+    held = [name for name, is_told in zip(layout.gpu, told, strict=True) if not is_told]
+    ring.put_gpus(entity, at, _in_order(gated, ring.gpu.names), held)
 
 
 def _hosts(group: list[Accepted], layout: Layout, chunk: Chunk, ring: Ring) -> None:

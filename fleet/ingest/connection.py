@@ -200,7 +200,7 @@ class Connection:
                 outbox=self.outbox,
                 skew=self._skew,
             )
-        await self.outbox.send(Welcome(schema=layout.schema))
+        await self.outbox.send(Welcome(schema=layout.schema, holds=True))
 
     async def _enrol(self, hello: Hello, speaks: bool, yields: bool = False) -> Enrolled:
         """The rows of a hello; with `speaks` this connection speaks for the node from now on, unless it `yields` to another process."""

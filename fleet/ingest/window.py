@@ -61,14 +61,20 @@ class Latest:
         self.at = np.concatenate([self.at, np.full(more, np.nan)])
         self._free.extend(range(size + more - 1, size - 1, -1))
 
-    def put(self, entities: Ints, at: Floats, values: Floats) -> tuple[Ints, Ints]:
-        """Take rows (a later row of one entity wins); the slots and the row numbers of those whose entity is known, in time order."""
+    def put(self, entities: Ints, at: Floats, values: Floats, held: Sequence[str] = ()) -> tuple[Ints, Ints]:
+        """Take rows (a later row of one entity wins); the slots and the row numbers of those whose entity is known, in time order.
+
+        Of the metrics in `held` the rows tell nothing: what is known of them stays.
+        """
         slots = np.fromiter((self.slots.get(entity, -1) for entity in entities.tolist()), np.int64, len(entities))
         rows = np.argsort(at, kind="stable")
         rows = rows[slots[rows] >= 0]
         slots = slots[rows]
         newer = ~(at[rows] < self.at[slots])  # true also where nothing came yet, which is NaN
-        self.values[slots[newer]] = values[rows[newer]]  # numpy assigns in order: the last of a repeated slot stays
+        fresh = values[rows[newer]]
+        for name in held:
+            fresh[:, self.column[name]] = self.values[slots[newer], self.column[name]]
+        self.values[slots[newer]] = fresh  # numpy assigns in order: the last of a repeated slot stays
         self.at[slots[newer]] = at[rows[newer]]
         return slots, rows
 
@@ -135,10 +141,13 @@ class Ring:
             self.host.drop(node)
             del self.nodes[node]
 
-    def put_gpus(self, entities: Ints, at: Floats, values: Floats) -> None:
-        """Rows of GPUs: `values` is (row, metric) in registry order, NaN where absent. Rows of unknown GPUs are passed over."""
+    def put_gpus(self, entities: Ints, at: Floats, values: Floats, held: Sequence[str] = ()) -> None:
+        """Rows of GPUs: `values` is (row, metric) in registry order, NaN where absent; of the metrics in `held` nothing new is told.
+
+        Rows of unknown GPUs are passed over.
+        """
         with self.lock:
-            slots, rows = self.gpu.put(entities, at, values)
+            slots, rows = self.gpu.put(entities, at, values, held)
             if not len(rows):
                 return
             seconds = np.floor(at[rows]).astype(np.int64)

@@ -7,6 +7,7 @@ MIN_SKEW_S is none: estimates tremble, and axes should not.
 The calls answer as those of series.py do. `ahead` spares them the query where the caller has asked already.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Final, TypeAlias
@@ -15,11 +16,14 @@ import polars as pl
 from django.db.models import Q
 
 from fleet.inventory.models import Engine, Gpu, Node, whole_skew
+from fleet.store import held
 from fleet.store.series import store
 from wire.metrics import Scope
 
 _TOGETHER_S: Final = 600
 """Clocks that are within so much of each other are read together."""
+_NEAR_S: Final = 3
+"""What is so little ahead of now is now."""
 
 Ahead: TypeAlias = Mapping[int, int]
 
@@ -44,7 +48,17 @@ def window(
     *,
     ahead: Ahead | None = None,
 ) -> pl.DataFrame:
-    """Raw rows with start <= ts < end, ordered by key, as Series.window answers."""
+    """Raw rows with start <= ts < end, ordered by key, as Series.window answers; what is read seldom is filled in (held.py)."""
+    names = held.asked(scope, metrics)
+    if not names or start >= end:
+        return _window(scope, start, end, entities, metrics, ahead)
+    rows = _window(scope, start - held.HELD_S, end, entities, metrics, ahead)
+    return held.fill(rows, names).filter(pl.col("ts") >= start)
+
+
+def _window(
+    scope: Scope, start: int, end: int, entities: Collection[int] | None, metrics: Collection[str] | None, ahead: Ahead | None
+) -> pl.DataFrame:
     skews = _known(scope, entities, ahead)
     frame = store().window(scope, start, end, _in_time(entities, skews), metrics)
     if not skews:
@@ -64,26 +78,58 @@ def latest(
     *,
     ahead: Ahead | None = None,
 ) -> pl.DataFrame:
-    """The newest row of each entity with ts >= since, as Series.latest answers."""
+    """The newest row of each entity with ts >= since, as Series.latest answers; what is read seldom is filled in (held.py)."""
+    newest = _latest(scope, since, entities, metrics, ahead)
+    names = held.asked(scope, metrics)
+    if not names or newest.is_empty():
+        return newest
+    known = newest["entity"].to_list() if entities is not None else None
+    end = newest.select(pl.col("ts").max()).item() + 1
+    return held.fill_newest(newest, _window(scope, since - held.HELD_S, end, known, names, ahead), names)
+
+
+def _latest(
+    scope: Scope, since: int, entities: Collection[int] | None, metrics: Collection[str] | None, ahead: Ahead | None
+) -> pl.DataFrame:
     skews = _known(scope, entities, ahead)
     frame = store().latest(scope, since, _in_time(entities, skews), metrics)
-    if not skews:
-        return frame
-    parts = [_without(frame, skews)]
-    for group in _groups(skews):
-        part = _moved(store().latest(scope, since + min(group.values()), list(group), metrics), group)
-        parts.append(part.filter(pl.col("ts") >= since))
-    return pl.concat(parts, how="diagonal_relaxed")
+    if skews:
+        parts = [_without(frame, skews)]
+        for group in _groups(skews):
+            part = _moved(store().latest(scope, since + min(group.values()), list(group), metrics), group)
+            parts.append(part.filter(pl.col("ts") >= since))
+        frame = pl.concat(parts, how="diagonal_relaxed")
+    return _of_now(scope, since, metrics, skews, frame)
+
+
+def _of_now(scope: Scope, since: int, metrics: Collection[str] | None, skews: Ahead, newest: pl.DataFrame) -> pl.DataFrame:
+    """The newest rows, of those that are not still to come: a clock that was set back leaves such rows behind."""
+    until = int(time.time()) + _NEAR_S
+    early = newest.filter(pl.col("ts") > until)["entity"].unique().to_list()
+    if not early:
+        return newest
+    keys = ["entity", "pid"] if scope == "process" else ["entity"]
+    rows = _window(scope, since, until + 1, early, metrics, skews)
+    known = rows.group_by(keys, maintain_order=True).last().select(newest.columns)
+    return pl.concat([newest.filter(~pl.col("entity").is_in(early)), known], how="vertical_relaxed")
 
 
 def series(
     scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int, *, ahead: Ahead | None = None
 ) -> pl.DataFrame:
-    """One entity in buckets, as Series.series answers. Buckets stay whole, so times are right to half a bucket."""
+    """One entity in buckets, as Series.series answers. Buckets stay whole, so times are right to half a bucket.
+
+    What is read seldom is filled in (held.py) where buckets are shorter than a reading holds.
+    """
     skew = _known(scope, (entity,), ahead).get(entity, 0)
     moved = round(skew / step_s) * step_s
-    frame = store().series(scope, entity, metrics, start + moved, end + moved, step_s)
-    return frame.with_columns(pl.col("ts") - moved) if moved else frame
+    names = held.asked(scope, metrics) if 0 < step_s < held.HELD_S and start < end else []
+    early = held.HELD_S if names else 0
+    frame = store().series(scope, entity, metrics, start + moved - early, end + moved, step_s)
+    frame = frame.with_columns(pl.col("ts") - moved) if moved else frame
+    if not names:
+        return frame
+    return held.fill_buckets(frame, names).filter(pl.col("ts") > start - step_s)
 
 
 def _known(scope: Scope, entities: Collection[int] | None, given: Ahead | None) -> Ahead:

@@ -2,8 +2,10 @@
 
 import time
 
+import msgspec
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +15,7 @@ from fleet.ingest.outbox import Outbox
 from fleet.ingest.window import Ring
 from fleet.store.memory import MemorySeries
 from tests.speaking import GPU, PROCESS, batch, hello
+from wire import metrics
 from wire.codec import WireError, decode_from_agent, encode
 from wire.messages import AbsentChange, Batch, Cell, Engines, Hold, Labels, Processes, schema_id
 
@@ -156,3 +159,37 @@ def test_a_second_of_a_large_fleet_is_gathered_at_once() -> None:
 def test_names_lose_what_would_turn_or_hide_the_text_around_them() -> None:
     """Controls, direction marks, joiners and lone surrogates go; other scripts stay."""
     assert clean("a\u202eb\u2066c\u200bd\x1be\x9bf\ud800g 显卡", 40) == "abcdefg 显卡"
+
+
+def test_columns_that_were_not_read_hold_what_was_told_last() -> None:
+    """Empty ones of slow metrics alone: the ring keeps their values, the store has nothing new of them, whatever the order of arrival."""
+    said = hello("n")
+    layout = check_hello(said, "n")
+    session, ring = session_of(layout), ring_of()
+    slow = {name for name in said.gpu_metrics if name in metrics.HELD}
+    full = batch(said, 0, NOW, {"power_limit_w": 700.0, "power_w": 100.0})
+    thin = batch(said, 1, NOW + 1, {"power_w": 200.0})
+    columns = [[] if name in slow else column for name, column in zip(said.gpu_metrics, thin.gpu, strict=True)]
+    thin = msgspec.structs.replace(thin, gpu=columns)
+    for one in (full, thin):
+        check_batch(one, session, NOW + 1)
+    chunk = gather([Accepted(session, one, NOW + 1, 1) for one in (thin, full)], ring)
+    rows = pl.concat(chunk.frames["gpu"], how="diagonal").sort("entity", "ts")
+
+    assert slow
+    assert rows["power_w"].to_list() == [100.0, 200.0] * 2
+    assert rows["power_limit_w"].to_list() == [700.0, None] * 2
+    newest = ring.gpu.values[[ring.gpu.slots[11], ring.gpu.slots[12]]]
+    assert newest[:, ring.gpu.column["power_limit_w"]].tolist() == [700.0, 700.0]
+    assert newest[:, ring.gpu.column["power_w"]].tolist() == [200.0, 200.0]
+
+
+def test_a_fast_metric_must_have_its_values() -> None:
+    """An empty column of it is a batch of the wrong shape."""
+    said = hello("n")
+    session = session_of(check_hello(said, "n"))
+    one = batch(said, 0, NOW)
+    columns = [[] if name == "power_w" else column for name, column in zip(said.gpu_metrics, one.gpu, strict=True)]
+
+    with pytest.raises(WireError, match="a column of 0 values"):
+        check_batch(msgspec.structs.replace(one, gpu=columns), session, NOW)
