@@ -160,7 +160,7 @@ def test_reasons_are_those_of_the_registry() -> None:
 
 def test_what_a_device_cannot_answer_outlives_its_handle_but_not_its_driver(nvml: FakeNvml) -> None:
     """A GPU that was lost and found is not asked again; under another driver it is."""
-    nvml.gpus[0]["calls"]["nvmlDeviceGetPowerUsage()"] = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    nvml.gpus[0]["calls"]["nvmlDeviceGetBAR1MemoryInfo()"] = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
     driver = NvmlDriver(nvml)
     for version, asked in (("580.1", 1), ("580.1", 1), ("590.2", 2)):
         nvml.recorded["driver_version"] = version
@@ -168,5 +168,5 @@ def test_what_a_device_cannot_answer_outlives_its_handle_but_not_its_driver(nvml
         reader.collect(0.0)
         driver.close()
 
-        assert reader.reasons[GPU_METRICS.index(of_name("power_w"))] == "unsupported"
-        assert nvml.asked["nvmlDeviceGetPowerUsage"] == asked
+        assert reader.reasons[GPU_METRICS.index(of_name("bar1_used_bytes"))] == "unsupported"
+        assert nvml.asked["nvmlDeviceGetBAR1MemoryInfo"] == asked
