@@ -47,6 +47,18 @@ def test_it_gives_the_latest_readings_with_their_time(bob: APIClient) -> None:
     assert latest["values"]["temperature_c"] is None
 
 
+def test_a_slice_has_its_sm_activity_and_no_utilisation(bob: APIClient) -> None:
+    """D08: nothing is put in the place of what the driver does not tell, not the card's and not 0."""
+    home = node()
+    card, part = gpu(home, mig_mode=True), gpu(home, 1, parent_uuid="GPU-n1-0", mig_profile="1g.18gb")
+    write(card, power_w=310.0)
+    write(part, sm_active=0.42)
+    of_card, of_part = (bob.get(f"/api/v1/gpus/{one.pk}/").json()["latest"]["values"] for one in (card, part))
+
+    assert (of_part["sm_active"], of_part["gpu_util_pct"]) == (0.42, None)
+    assert (of_card["sm_active"], of_card["gpu_util_pct"]) == (None, None)
+
+
 def test_old_readings_are_not_the_latest(bob: APIClient) -> None:
     """What is minutes old is not shown as now."""
     card = gpu(node())
