@@ -11,6 +11,8 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402 - needs the app regi
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs the app registry
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402 - needs the app registry
 from django.conf import settings  # noqa: E402 - needs the app registry
+from django.core.signals import request_finished  # noqa: E402 - needs the app registry
+from django.db import connections  # noqa: E402 - needs the app registry
 from django.urls import path  # noqa: E402 - needs the app registry
 
 from config.lifespan import Service, lifespan  # noqa: E402 - needs the app registry
@@ -18,6 +20,13 @@ from fleet.ingest.socket import AgentSocket  # noqa: E402 - needs the app regist
 from fleet.live.consumers import hub  # noqa: E402 - needs the app registry
 from fleet.live.routing import websocket_urlpatterns  # noqa: E402 - needs the app registry
 
+
+def _leave_no_connection(**_: object) -> None:
+    """Every request has a thread of its own: what CONN_MAX_AGE keeps for the next one there, nobody would use or close."""
+    connections.close_all()
+
+
+request_finished.connect(_leave_no_connection)
 agents = AgentSocket()
 services: list[Service] = [*([agents] if settings.FETTLE_INGEST else []), hub()]
 

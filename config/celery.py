@@ -9,6 +9,8 @@ from typing import Any
 
 from celery import Celery
 
+from config import alive
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("fettle")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -17,6 +19,7 @@ app.conf.task_routes = {"fleet.notify.tasks.deliver": {"queue": "notify"}}
 app.conf.worker_max_memory_per_child = 600_000  # KiB; threads know no such limit, and the messenger does not need it
 app.autodiscover_tasks(["fleet.store"], related_name="prometheus_tasks")
 app.autodiscover_tasks()
+alive.show(app)
 
 
 @app.on_after_configure.connect  # once the settings are read: the periods are settings too

@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Mapping
 from itertools import pairwise
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 _asked: set[str] = set()
 """Every variable that was read, set or not."""
@@ -109,15 +109,50 @@ def words(name: str, default: str = "", *, about: str) -> list[str]:
 
 
 def secret(name: str, file: Path, *, about: str) -> str:
-    """The variable, else the first line of `file`; SettingError when neither holds 32 characters or more."""
-    value = _value(name)
+    """The variable, else the first line of the file that NAME_FILE names, else of `file`; SettingError for less than 32 characters."""
+    value, named = _value(name), _value(f"{name}_FILE")
+    if value is not None and named is not None:
+        raise SettingError(f"{name} and {name}_FILE are both set; unset one of them.")
     if value is None:
-        try:
-            value = file.read_text().strip()
-        except FileNotFoundError:
-            raise SettingError(
-                f"{name} is not set and {file} does not exist; `make up` writes one. Where it ran with DATA=FOLDER, give FETTLE_DATA=FOLDER."
-            ) from None
+        if named is not None:
+            value = first_line(f"{name}_FILE", named)
+        else:
+            try:
+                value = file.read_text().strip()
+            except FileNotFoundError:
+                raise SettingError(
+                    f"{name} is not set and {file} does not exist; `make up` writes one. Where it ran with DATA=FOLDER, give FETTLE_DATA=FOLDER."
+                ) from None
     if len(value) < 32:
         raise SettingError(f"{name} is empty or shorter than 32 characters; anybody could guess it.")
     return value
+
+
+def password(name: str, url: str, of: str, *, about: str) -> str:
+    """`url`, which the variable `of` gave, with the password from the file that `name` names; as it is where that is unset.
+
+    SettingError where the URL holds a password already, or names no server.
+    """
+    named = _value(name)
+    if named is None:
+        return url
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise SettingError(f"{name} is set and {of} names no server that would ask for a password; unset one of them.")
+    if parts.password is not None:
+        raise SettingError(f"{name} is set and {of} holds a password too; take one of them away.")
+    user, at, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user if at else ''}:{quote(first_line(name, named), safe='')}@{host}").geturl()
+
+
+def first_line(name: str, file: str) -> str:
+    """The first line of the file that the variable `name` names, without blanks around it; SettingError where it holds none."""
+    try:
+        lines = Path(file).read_text().splitlines()
+    except OSError as error:
+        raise SettingError(f"{name}={file} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise SettingError(f"{name}={file} is no text; its first line should be the secret.") from None
+    if not lines or not lines[0].strip():
+        raise SettingError(f"{name}={file} is empty; its first line should be the secret.")
+    return lines[0].strip()

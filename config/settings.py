@@ -20,7 +20,7 @@ SECRET_KEY = (
     env.secret(
         "FETTLE_SECRET_KEY",
         DATA_DIR / "secret-key",
-        about="Signs sessions; at least 32 characters. Unset: the first line of DATA/secret-key, which `make up` writes.",
+        about="Signs sessions; at least 32 characters. `FETTLE_SECRET_KEY_FILE` names a file whose first line it is. Neither: DATA/secret-key, which `make up` writes.",
     )
     if not DEBUG
     else "debug " * 8
@@ -125,10 +125,15 @@ def _database(url: str) -> dict[str, object]:
 
 DATABASES = {
     "default": _database(
-        env.text(
+        env.password(
+            "DATABASE_PASSWORD_FILE",
+            env.text(
+                "DATABASE_URL",
+                f"sqlite:///{DATA_DIR / 'fettle.sqlite3'}",
+                about="Database of nodes, findings and people: `sqlite:///path` or `postgresql://user:password@host:port/name`.",
+            ),
             "DATABASE_URL",
-            f"sqlite:///{DATA_DIR / 'fettle.sqlite3'}",
-            about="Database of nodes, findings and people: `sqlite:///path` or `postgresql://user:password@host:port/name`.",
+            about="File whose first line is the database's password, where DATABASE_URL holds none.",
         )
     )
 }
@@ -194,11 +199,16 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {"CommandStateEnum": "fleet.commands.models.STATES", "StateEnum": "fleet.api.serializers.STATES"},
 }
 
-REDIS_URL = env.url(
+REDIS_URL = env.password(
+    "REDIS_PASSWORD_FILE",
+    env.url(
+        "REDIS_URL",
+        f"unix://{DATA_DIR / 'run' / 'valkey.sock'}",
+        ("redis", "rediss", "unix"),
+        about="Broker, Redis or Valkey: `redis://host:port/0` or `unix:///path`. Unset: `make up` starts an embedded one.",
+    ),
     "REDIS_URL",
-    f"unix://{DATA_DIR / 'run' / 'valkey.sock'}",
-    ("redis", "rediss", "unix"),
-    about="Broker, Redis or Valkey: `redis://host:port/0` or `unix:///path`. Unset: `make up` starts an embedded one.",
+    about="File whose first line is the broker's password, where REDIS_URL holds none.",
 )
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_TASK_IGNORE_RESULT = True
@@ -382,6 +392,12 @@ FETTLE_ADVISOR_PATIENCE_S = env.integer(
 )
 FETTLE_ADVISOR_EVERY_S = env.integer("FETTLE_ADVISOR_EVERY_S", 10, 1, 3600, about="Seconds between two looks of the advisor.")
 
+FETTLE_ALIVE_FILE = env.text(
+    "FETTLE_ALIVE_FILE",
+    "",
+    about="File that a Celery worker and beat touch every few seconds while they reach the broker: its age tells a container's health check. Empty: none.",
+)
+
 _log_level = env.choice("FETTLE_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"), about="DEBUG, INFO, WARNING or ERROR.")
 LOGGING = {
     "version": 1,
@@ -400,6 +416,6 @@ LOGGING = {
 # A setting that is misspelt would otherwise do nothing, and nobody would know.
 env.refuse_unknown(
     "FETTLE_",
-    {"FETTLE_ADMIN_PASSWORD", "FETTLE_ENROLMENT_CODE", "FETTLE_SECRET_KEY"},
+    {"FETTLE_ADMIN_PASSWORD", "FETTLE_ENROLMENT_CODE", "FETTLE_SECRET_KEY", "FETTLE_SECRET_KEY_FILE"},
     elsewhere=("FETTLE_AGENT_", "FETTLE_REPORT_", "FETTLE_TEST_"),
 )

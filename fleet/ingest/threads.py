@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from django.db import close_old_connections
+from django.db import close_old_connections, connections
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,6 +38,8 @@ class Threads:
 
     def close(self) -> None:
         """Let running calls end; the broker's is not waited for."""
+        for executor in (self._store, self._database):
+            executor.submit(connections.close_all)  # each thread has its own, which nobody else could close
         for executor in (self._columns, self._store, self._database):
             executor.shutdown(wait=True)
         self._broker.shutdown(wait=False, cancel_futures=True)

@@ -110,3 +110,61 @@ def test_a_coarser_resolution_may_not_go_before_a_finer_one() -> None:
     env.rises({"FETTLE_FINE": 1, "FETTLE_SAME": 1, "FETTLE_COARSE": 7}, "days")
     with pytest.raises(env.SettingError, match=r"FETTLE_COARSE is 2 days and FETTLE_FINE is 2\.5"):
         env.rises({"FETTLE_FINE": 2.5, "FETTLE_COARSE": 2}, "days")
+
+
+def test_a_secret_may_lie_in_a_file_that_a_variable_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its first line, and before the file where it lies otherwise; both variables at once are a mistake."""
+    (tmp_path / "named").write_text("n" * 40 + "\nmore\n")
+    (tmp_path / "key").write_text("f" * 40)
+    monkeypatch.setenv("FETTLE_X_FILE", str(tmp_path / "named"))
+
+    assert env.secret("FETTLE_X", tmp_path / "key", about="") == "n" * 40
+    monkeypatch.setenv("FETTLE_X", "e" * 40)
+    with pytest.raises(env.SettingError, match="FETTLE_X and FETTLE_X_FILE are both set"):
+        env.secret("FETTLE_X", tmp_path / "key", about="")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "cannot be read: No such file"), (b"\n", "is empty"), (b"\xff", "is no text")]
+)
+def test_a_file_without_a_secret_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    """With its variable."""
+    if content is not None:
+        (tmp_path / "named").write_bytes(content)
+    monkeypatch.setenv("FETTLE_X_FILE", str(tmp_path / "named"))
+
+    with pytest.raises(env.SettingError, match=f"FETTLE_X_FILE=.*named {message}"):
+        env.secret("FETTLE_X", tmp_path / "none", about="")
+
+
+@pytest.mark.parametrize(
+    ("url", "full"),
+    [
+        ("postgresql://fettle@db:5432/x", "postgresql://fettle:p%40%2Fss@db:5432/x"),
+        ("redis://[::1]:6379/0", "redis://:p%40%2Fss@[::1]:6379/0"),
+        ("redis://broker", "redis://:p%40%2Fss@broker"),
+    ],
+)
+def test_a_password_from_a_file_gets_into_the_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, full: str) -> None:
+    """Whatever characters it has; without the variable the URL stays."""
+    (tmp_path / "password").write_text("p@/ss\n")
+
+    assert env.password("X_PASSWORD_FILE", url, "X_URL", about="") == url
+    monkeypatch.setenv("X_PASSWORD_FILE", str(tmp_path / "password"))
+    assert env.password("X_PASSWORD_FILE", url, "X_URL", about="") == full
+
+
+@pytest.mark.parametrize(
+    ("url", "message"), [("redis://:other@h", "X_URL holds a password too"), ("unix:///run/x.sock", "names no server")]
+)
+def test_a_password_that_has_no_place_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, message: str) -> None:
+    """And is not shown."""
+    (tmp_path / "password").write_text("word\n")
+    monkeypatch.setenv("X_PASSWORD_FILE", str(tmp_path / "password"))
+
+    with pytest.raises(env.SettingError, match=message) as raised:
+        env.password("X_PASSWORD_FILE", url, "X_URL", about="")
+    assert "other" not in str(raised.value)
+    assert "word\n" not in str(raised.value)
