@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from django.test import Client
 from pytest_django import Settings
 
 from fleet.findings.judge import judge
@@ -253,8 +254,8 @@ def test_the_advisor_judges_a_fleet_without_agents(engine: PrometheusSeries, set
 # Live
 
 
-def test_a_target_that_goes_away_makes_its_node_unknown(tmp_path: Path, settings: Settings) -> None:
-    """Scraped live: the task finds the node and its newest values; after the exporter is gone nothing is seen any more."""
+def test_a_target_that_goes_away_makes_its_node_unknown(tmp_path: Path, settings: Settings, admin_client: Client) -> None:
+    """Scraped live: the task finds the node, its page shows the newest values; after the exporter is gone nothing is seen any more."""
     with Exporter().serving() as exporter, running(prometheus_program(tmp_path, [exporter.port])) as program:
         exporter.page = line("DCGM_FI_DEV_POWER_USAGE", labels(0), 421.5) + "\n"
         settings.FETTLE_STORE, settings.FETTLE_STORE_URL = "prometheus-read", program.url
@@ -268,6 +269,9 @@ def test_a_target_that_goes_away_makes_its_node_unknown(tmp_path: Path, settings
             assert node.interval_s == pytest.approx(1.0, abs=0.1)
             told = store().latest("gpu", int(time.time()) - 30)
             assert told["power_w"].to_list() == [421.5]
+            page = admin_client.get("/nodes/node-1/").content.decode()
+            assert "read from Prometheus" in page
+            assert "421.5" in page or "422" in page
             exporter.fails = True
             time.sleep(3)
             prometheus_tasks.discover()
