@@ -4,6 +4,7 @@ import gzip
 import socket
 import threading
 import time
+import tracemalloc
 
 import pytest
 
@@ -155,9 +156,37 @@ def test_an_answer_that_comes_again_is_read_as_at_first() -> None:
 
 def test_labels_that_never_come_again_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered is bounded; nothing is lost by forgetting."""
-    monkeypatch.setattr(scrape, "MAX_HEADS", 10)
+    monkeypatch.setattr(scrape, "_KEEP_HEADS", 10)
     parser = Parser(("power",))
     counts = [len(parser.read(f'power{{request="{i}"}} {i}\n'.encode()).samples) for i in range(30)]
 
     assert counts == [1] * 30
     assert len(parser._heads) <= 10
+
+
+def test_an_endpoint_cannot_fill_the_memory() -> None:
+    """The largest answer that is taken, all of it wanted and never the same twice, costs a few times its size and no more."""
+    parser = Parser(("power",))
+    line = 'power{{request="{}",padding="' + "x" * (scrape.MAX_BYTES // scrape.MAX_SAMPLES - 50) + '"}} 1\n'
+    tracemalloc.start()
+    for answer in range(3):
+        body = "".join(line.format(answer * scrape.MAX_SAMPLES + i) for i in range(scrape.MAX_SAMPLES)).encode()
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        assert len(parser.read(body).samples) == scrape.MAX_SAMPLES
+        _, peak = tracemalloc.get_traced_memory()
+        assert peak - before < 40_000_000
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert held < 40_000_000
+
+
+def test_an_answer_of_too_many_series_is_refused() -> None:
+    """It is a reason for absence, with a sentence; the next answer is read."""
+    parser = Parser(("power",))
+    with pytest.raises(ScrapeError, match="more than 15000 series") as refused:
+        parser.read(b"power 1\n" * (scrape.MAX_SAMPLES + 1))
+
+    assert refused.value.reason == "out_of_range"
+    assert len(parser.read(b"power 1\nother 2\n" * scrape.MAX_SAMPLES).samples) == scrape.MAX_SAMPLES
