@@ -1,10 +1,13 @@
 """What is to be sent of one hello's records over one connection, in which order, and what is under way."""
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 from agents.segment import BATCH, EVENT, Group
 
+IN_FLIGHT: Final = 256
+"""Old batches wait while so many are not acked."""
 UNANSWERED_S: Final = 120.0
 """A record that was neither stored nor refused for so long is sent again; the server keeps one of the two."""
 
@@ -27,6 +30,18 @@ class Lane:
     def has_any(self) -> bool:
         """True while a record waits to be sent."""
         return bool(self.events or self.fresh or self.backlog)
+
+    @property
+    def is_full(self) -> bool:
+        """True while old batches have to wait for acks."""
+        return len(self.in_flight) >= IN_FLIGHT
+
+    def take_new(self) -> Iterator[tuple[int, int]]:
+        """(kind, seq) of all events, then of all fresh batches, those that come meanwhile too; they wait no more."""
+        while self.events:
+            yield EVENT, self.events.popleft()
+        while self.fresh:
+            yield BATCH, self.fresh.popleft()
 
     def offer(self, kind: int, seq: int) -> None:
         """A new record."""

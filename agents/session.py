@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 WELCOME_S: Final = 10.0
 BACKLOG_PER_S: Final = 25
 """How many old batches a second travel beside the live one."""
-IN_FLIGHT: Final = 256
-"""Old batches wait while so many are not acked."""
 HELLOS: Final = 10
 """Hellos over one connection; servers remember sixteen."""
 HELLO_AGAIN_S: Final = 1.0
@@ -145,13 +143,11 @@ class Session:
         self._wake.clear()
 
     async def _send_now(self, lane: Lane) -> None:
-        while lane.events:
-            await self._send(lane, EVENT, lane.events.popleft())
-        while lane.fresh:
-            await self._send(lane, BATCH, lane.fresh.popleft())
+        for kind, seq in lane.take_new():
+            await self._send(lane, kind, seq)
 
     async def _send_backlog(self, lane: Lane, allowance: float, now: float) -> float:
-        while lane.backlog and allowance >= 1 and len(lane.in_flight) < IN_FLIGHT and now >= self._busy_until:
+        while lane.backlog and allowance >= 1 and not lane.is_full and now >= self._busy_until:
             allowance -= 1
             await self._send(lane, BATCH, lane.backlog.popleft())
         return allowance

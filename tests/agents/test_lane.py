@@ -22,6 +22,7 @@ def test_what_waited_before_the_connection_is_backlog_and_what_is_new_is_fresh(l
     lane.offer(EVENT, 1)
 
     assert (list(lane.events), list(lane.fresh), list(lane.backlog)) == ([0, 1], [3], [0, 1, 2])
+    assert list(lane.take_new()) == [(EVENT, 0), (EVENT, 1), (BATCH, 3)]
     assert lane.has_any
 
 
