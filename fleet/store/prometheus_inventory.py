@@ -64,7 +64,7 @@ def discover(engine: PrometheusSeries, now: float) -> int:
 def _seen(engine: PrometheusSeries, now: float) -> dict[str, Seen]:
     """What went on within LOOK_S, by UUID; of one that two exporters tell of, what the last sample says."""
     found: dict[str, Seen] = {}
-    for one in promql.instant(engine.read, f"{_select(engine, ALWAYS)}[{LOOK_S}s]", now):
+    for one in promql.instant(engine.read, f"{select(engine, ALWAYS)}[{LOOK_S}s]", now):
         of = prometheus_cells.of(one.metric)
         if of is None or not one.values:
             continue
@@ -91,7 +91,7 @@ def _facts(engine: PrometheusSeries, now: float, seen: Mapping[str, Seen]) -> di
     if not seen:
         return {}
     numbers = (*FACTS, dcgm_fields.FB_FREE, 252, 253)
-    told = promql.instant(engine.read, _select(engine, numbers), now)
+    told = promql.instant(engine.read, select(engine, numbers), now)
     for one in told:
         one.values = [one.value] if one.value is not None else []
     cells = prometheus_cells.whole(prometheus_cells.readings(told, prometheus_cells.Habits()), {})
@@ -103,7 +103,8 @@ def _facts(engine: PrometheusSeries, now: float, seen: Mapping[str, Seen]) -> di
     }
 
 
-def _select(engine: PrometheusSeries, numbers: Iterable[int]) -> str:
+def select(engine: PrometheusSeries, numbers: Iterable[int]) -> str:
+    """A selector of every name of these fields among the fleet's series."""
     names = "|".join(sorted(name for number in numbers for name in dcgm_fields.names(number)))
     return "{" + promql.joined(f'__name__=~"{names}"', engine.selector) + "}"
 

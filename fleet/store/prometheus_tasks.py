@@ -15,16 +15,19 @@ looking = Trouble("Looking for nodes in Prometheus")
 
 @shared_task(ignore_result=True, acks_late=True)
 def discover() -> int:
-    """Bring the inventory up to the series of dcgm-exporter; how many GPUs go on, 0 where the store is another or refused."""
+    """Bring inventory and events up to the series of dcgm-exporter; how many GPUs go on, 0 where the store is another or refused."""
     if settings.FETTLE_STORE != "prometheus-read":
         return 0
     from fleet.store.prometheus import PrometheusSeries
+    from fleet.store.prometheus_events import notice
     from fleet.store.prometheus_inventory import discover
 
     engine = store()
     assert isinstance(engine, PrometheusSeries)  # noqa: S101 - as the setting says
     try:
-        found = discover(engine, time.time())
+        now = time.time()
+        found = discover(engine, now)
+        notice(engine, now)
     except StoreError as error:
         looking.met(error)
         return 0

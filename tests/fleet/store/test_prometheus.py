@@ -13,10 +13,11 @@ from pytest_django import Settings
 
 from fleet.findings.judge import judge
 from fleet.findings.models import Diagnosis, Finding
-from fleet.inventory.models import Absence, Gpu, Node
+from fleet.inventory.models import Absence, Event, Gpu, Node
 from fleet.store import prometheus_tasks
 from fleet.store.endpoint import Access, Endpoint
 from fleet.store.prometheus import PrometheusSeries
+from fleet.store.prometheus_events import notice
 from fleet.store.prometheus_inventory import discover
 from fleet.store.series import StoreError, store
 from tests.fleet.store.exporter import UUID, Exporter, history, labels, line, prometheus_program
@@ -44,6 +45,7 @@ def past() -> str:
     of = {
         "busy": labels(0, pod="train-0", namespace="ml"),
         "shared": labels(0, pod="other", namespace="ml"),
+        "said": labels(0, err_code="79", err_msg="GPU has fallen off the bus"),
         "gone": labels(1),
         "new": new,
         "part1": labels(3, GPU_I_PROFILE="1g.18gb", GPU_I_ID="7"),
@@ -61,6 +63,9 @@ def past() -> str:
         ("DCGM_FI_PROF_SM_ACTIVE", "busy"): [(at, 1.0003 if k == 3 else 0.5) for k, at in enumerate(times())],
         ("DCGM_FI_DEV_GPU_TEMP", "busy"): [(at, BLANK if k == 5 else 61.0) for k, at in enumerate(times())],
         ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "busy"): [(at, 1.0) for at in times()],
+        ("DCGM_FI_DEV_XID_ERRORS", "busy"): [(at, 0.0) for at in times(36)],
+        ("DCGM_FI_DEV_XID_ERRORS", "said"): [(at, 79.0) for at in times()[36:]],
+        ("DCGM_FI_DEV_XID_ERROR", "new"): [(at, 43.0) for at in times(late=0.75)],
         ("DCGM_FI_DEV_POWER_USAGE", "gone"): [(at, 75.0) for at in times(10)],
         ("DCGM_FI_DEV_BOARD_POWER_WATTS", "new"): [(at, 76.21) for at in times(late=0.75)],
         ("DCGM_FI_DEV_GPU_UTIL_RATIO", "new"): [(at, 96.0) for at in times(late=0.75)],
@@ -145,6 +150,19 @@ def test_a_node_with_an_agent_of_ours_is_left_alone(prometheus: Program) -> None
 
     assert Node.objects.get(name="node-1").source == ""
     assert set(Gpu.objects.values_list("node__name", flat=True)) == {"node-2"}
+
+
+# Events
+
+
+def test_an_xid_that_comes_up_is_an_event_once(engine: PrometheusSeries) -> None:
+    """Of the GPU, at its scrape, under whatever series it stands; one that was there all the time is none, however often one looks."""
+    assert notice(engine, END) == 1
+    assert notice(engine, END) == 0
+
+    told = Event.objects.get()
+    assert (told.gpu, told.kind, told.code, told.handled_at) == (gpu(0), "xid", 79, None)
+    assert told.observed_at == datetime.fromtimestamp(T + STEP * 36 + 0.25, UTC)
 
 
 # Rows
