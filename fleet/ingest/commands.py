@@ -22,7 +22,8 @@ from fleet.commands.models import Command
 from fleet.ingest.threads import Threads
 
 if TYPE_CHECKING:
-    from fleet.ingest.connection import Connection, Voice
+    from fleet.ingest.connection import Connection
+    from fleet.ingest.voice import Voice
 
 SWEEP_S: Final = 3.0
 AT_LEAST_S: Final = 0.1

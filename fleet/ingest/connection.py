@@ -12,11 +12,9 @@ earlier boot's backlog leaves it there, and gives way when the node has moved.
 
 import asyncio
 import logging
-import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import Error as DatabaseFault
@@ -29,6 +27,7 @@ from fleet.ingest.events import Arrived
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.roster import Enrolled, enrol
 from fleet.ingest.skew import MAX_SKEW_S, Skew
+from fleet.ingest.voice import SILENT_S, Voice
 from fleet.ingest.whereabouts import Elsewhere
 from wire.codec import WireError, decode_from_agent
 from wire.messages import Batch, Error, Event, Hello, Refused, Welcome
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 HELLO_WITHIN_S: Final = 15.0
-SILENT_S: Final = 10.0
 OVERLAP_S: Final = 2.0
 MAX_SESSIONS: Final = 16
 MAX_HELLOS_A_MINUTE: Final = 30
@@ -50,29 +48,6 @@ NOT_FOR_GOOD: Final = ("busy", "need_hello")
 CLOSE_TIMEOUT: Final = 4408
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Voice:
-    """Which connection speaks for a node, by the times of its batches on the node's own clock."""
-
-    connection: "Connection | None"
-    boot: str = ""
-    first_t: float = math.inf
-    newest_t: float = -math.inf
-    silent_s: float = SILENT_S
-    node: int = 0
-    ended_at: float = 0.0
-    is_elsewhere: bool = False
-    """Another process has the node; `boot` and `newest_t` are of its connection there."""
-
-    def is_at(self, elsewhere: Elsewhere | None) -> None:
-        """Learn where the node is; None: nowhere any more."""
-        self.is_elsewhere = elsewhere is not None
-        self.connection = None
-        if elsewhere is not None:
-            self.ended_at = time.time()
-            self.boot, self.newest_t = elsewhere.boot, max(elsewhere.newest_t, self.newest_t)
 
 
 class Connection:
@@ -119,16 +94,7 @@ class Connection:
             decoded = decode_from_agent(frame)
             if isinstance(decoded, Batch):
                 session = self._batch(decoded, len(frame))
-                takes_over = self._listen(session, decoded.t)
-                voice = self.ingest.voices.get(session.node_name)
-                if takes_over or voice is None or (voice.connection is self and voice.boot == session.boot):
-                    session.skew.learn(decoded.t, self.heard_at)  # an earlier boot's backlog says nothing of the clock
-                    if session.skew.asks(self.heard_at):
-                        await self.outbox.send(Error(code="need_hello", detail="say again what time it is: batches come late"))
-                if takes_over:
-                    hello = self._hellos[session.boot, session.layout.schema]
-                    await self._enrol(hello, speaks=True)
-                    self._listen(session, decoded.t)
+                await self._follow(session, decoded)
             elif isinstance(decoded, Event):
                 self._event(decoded)
             else:
@@ -150,9 +116,34 @@ class Connection:
         self.ingest.writer.put(Accepted(session, batch, self.heard_at, size + weight(batch)))
         return session
 
+    async def _follow(self, session: Session, batch: Batch) -> None:
+        """Learn from a batch that was taken who speaks for the node and how its clock goes."""
+        takes_over = self._listen(session, self._ours(session, batch))
+        voice = self.ingest.voices.get(session.node_name)
+        if takes_over or voice is None or (voice.connection is self and voice.boot == session.boot):
+            session.skew.learn(batch.t, self.heard_at)  # an earlier boot's backlog says nothing of the clock
+        if takes_over:
+            await self._enrol(self._hellos[session.boot, session.layout.schema], speaks=True)
+            self._listen(session, self._ours(session, batch))
+            voice = self.ingest.voices.get(session.node_name)
+        if voice is None or voice.connection is not self or voice.boot != session.boot:
+            return
+        step = voice.follow(batch.seq, batch.t)
+        if step.set_back:
+            session.skew.set_back()
+        if step.again:
+            detail = "its clock was set back: of a second that it lived through twice the later sample is kept"
+            self.ingest.ledger.refuse(session.node_name, "clock_set_back", detail)
+        if session.skew.asks(self.heard_at):
+            await self.outbox.send(Error(code="need_hello", detail="say again what time it is: batches come late"))
+
+    def _ours(self, session: Session, batch: Batch) -> float:
+        """The batch's time on the server's clock; nothing is newer than its arrival."""
+        return min(batch.t - (session.skew.value or 0.0), self.heard_at)
+
     def _event(self, event: Event) -> None:
         session = self._session(event.node, event.boot, event.seq, None)
-        check_event(event, self.heard_at)
+        check_event(event)
         self.ingest.events.put(Arrived(session, event, self.heard_at))
 
     def _session(self, node: str, boot: str, seq: int, schema: str | None) -> Session:
@@ -206,8 +197,7 @@ class Connection:
         """The rows of a hello; with `speaks` this connection speaks for the node from now on, unless it `yields` to another process."""
         voice = self.ingest.voices.setdefault(hello.node, Voice(self)) if speaks else Voice(None)
         if speaks:
-            if voice.boot != hello.boot:
-                voice.boot, voice.first_t = hello.boot, math.inf
+            voice.begins(hello.boot)
             voice.connection, voice.silent_s = self, max(SILENT_S, 3 * hello.interval_s)
             voice.is_elsewhere = False
         try:
@@ -222,7 +212,7 @@ class Connection:
             return enrolled
         self.ingest.ledger.gone.discard(self.node)
         if enrolled.has_moved:
-            self.ingest.forget(enrolled.node)
+            self.ingest.forget(enrolled.node, enrolled.gpus)
         if speaks:
             self._gave_way = None
             voice.node = enrolled.node
@@ -234,7 +224,7 @@ class Connection:
         return enrolled
 
     def _listen(self, session: Session, t: float) -> bool:
-        """Learn who speaks for the node from a batch's time; True when it should be this connection, and is not yet."""
+        """Learn who speaks for the node from a batch's time on our clock; True when it should be this connection, and is not yet."""
         voice = self.ingest.voices.get(session.node_name)
         if voice is None:
             return True
@@ -242,13 +232,16 @@ class Connection:
             voice.first_t = min(voice.first_t, t)
             voice.newest_t = max(voice.newest_t, t)
             return False
-        if t <= voice.newest_t:
-            return False  # a backlog
+        other = voice.connection
+        if t <= voice.newest_t:  # a backlog, but for another agent's that ticks with this one
+            live = other not in (None, self) and t > max(voice.first_t + OVERLAP_S, voice.newest_t - OVERLAP_S)
+            if live and voice.boot != session.boot:
+                self._conflict(voice.boot, session.boot)
+            return False
         if voice.is_elsewhere and self._gave_way is not None:
             if self.heard_at > self._gave_way.since + OVERLAP_S:
                 self._conflict(voice.boot, session.boot)
             return False
-        other = voice.connection
         if other is None or other is self or voice.boot == session.boot or self.heard_at - other.heard_at > voice.silent_s:
             return True
         if t > voice.first_t + OVERLAP_S:

@@ -21,7 +21,7 @@ from kombu.exceptions import OperationalError
 from msgspec import structs
 
 from fleet.commands.passing import Answer, settle
-from fleet.ingest.accept import Session, clean
+from fleet.ingest.accept import Session, clean, observed
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.threads import Threads
 from fleet.inventory.models import Event as Row
@@ -232,7 +232,7 @@ def _row(arrived: Arrived) -> Row:
         code=event.code,
         severity=event.severity or "",
         text=text,
-        observed_at=datetime.fromtimestamp(event.t - session.skew.whole, UTC),
+        observed_at=datetime.fromtimestamp(observed(event.t, session.skew.whole, arrived.at), UTC),
         received_at=datetime.fromtimestamp(arrived.at, UTC),
     )
 

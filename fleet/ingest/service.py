@@ -6,6 +6,7 @@ import logging
 import time
 import uuid
 from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
 from typing import Final
 
 from django.conf import settings
@@ -19,11 +20,12 @@ from fleet.ingest.auth import Tokens
 from fleet.ingest.changes import Changes
 from fleet.ingest.columns import Chunk
 from fleet.ingest.commands import CommandDesk
-from fleet.ingest.connection import Connection, Voice
+from fleet.ingest.connection import Connection
 from fleet.ingest.events import Arrived, EventDesk
 from fleet.ingest.forwarding import Forwarder
 from fleet.ingest.ledger import Ledger
 from fleet.ingest.threads import Threads
+from fleet.ingest.voice import Voice
 from fleet.ingest.window import ring
 from fleet.ingest.writer import Writer, by_session
 from fleet.store.forward import forward
@@ -125,9 +127,9 @@ class Ingest:
             await asyncio.sleep(BOOKS_S)
             try:
                 await self._write_books()
+                await self._look_at_identity()
                 await self._end_dead()
                 await self._let_go()
-                await self._look_at_identity()
                 self._forget_idle()
             except Exception:
                 logger.exception("Connections' books are not written")  # the next round tries again
@@ -145,14 +147,14 @@ class Ingest:
             self.ledger.put_back(taken)
             self.ledger.gone -= {voice.connection.node for voice in self.voices.values() if voice.connection is not None}
 
-    async def _end_dead(self) -> None:
-        connections = list(self.connections)
     async def _look_at_identity(self) -> None:
         try:
             await self.threads.database(identity.look)
         except DatabaseFault:
             return  # said by _write_books
 
+    async def _end_dead(self) -> None:
+        connections = list(self.connections)
         tokens = {connection.credential.token for connection in connections}
         if not (tokens or self.ring.nodes):
             return
@@ -186,10 +188,10 @@ class Ingest:
             if node in self.ring.nodes:
                 self.ring.forget(node)
 
-    def forget(self, node: int) -> None:
+    def forget(self, node: int, gpus: Iterable[int]) -> None:
         """Another process had the node meanwhile: what is remembered of it is old."""
         self.changes.forget(node)
-        self.writer.forget(node)
+        self.writer.forget(node, gpus)
 
     def _forget_idle(self) -> None:
         """Let go of what is kept for each node and token and no longer matters."""

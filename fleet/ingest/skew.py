@@ -6,8 +6,9 @@ follow a backlog: batches of an hour ago, sent a second apart, look exactly like
 Only a hello tells the two apart, since its `t` is its own sending. So:
 
 - without a hello's `t`, a clock may be known to be ahead; that it is behind is never known, and then nothing is;
-- a clock that was set back, or drifted, is believed by a new hello. The server asks for one (`asks`) when for a while
-  nothing came near the estimate. An agent that does not answer looks older than it is until it connects anew.
+- a clock that was set back, or drifted, is believed by a new hello. The server asks for one (`asks`) as soon as a batch with a higher
+  number has an earlier time, which no backlog has, or when for a while nothing came near the estimate. An agent that does not
+  answer looks older than it is until it connects anew.
 """
 
 import math
@@ -33,6 +34,7 @@ class Skew:
     _is_told: bool = False
     _near_at: float = 0.0
     _asked_at: float = 0.0
+    _is_set_back: bool = False
 
     @property
     def value(self) -> float | None:
@@ -50,15 +52,19 @@ class Skew:
             return
         ahead = t - received
         # A hello may wait behind batches: it lowers an estimate only where these speak against it too.
-        if ahead > self._best or received - self._near_at > DOUBT_S:
+        if ahead > self._best or self._is_set_back or received - self._near_at > DOUBT_S:
             self._best = ahead
-        self._is_told = True
+        self._is_told, self._is_set_back = True, False
         self._near(ahead, received)
 
     def learn(self, t: float, received: float) -> None:
         """Take the times of one batch."""
         self._best = max(self._best, t - received)
         self._near(t - received, received)
+
+    def set_back(self) -> None:
+        """The clock was set back for sure: the next hello counts whatever it says, and is asked for at once."""
+        self._is_set_back, self._asked_at, self._near_at = True, 0.0, 0.0
 
     def asks(self, received: float) -> bool:
         """True, at most once in DOUBT_S, when a hello should say again what the clock is."""

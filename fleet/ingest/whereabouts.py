@@ -11,7 +11,7 @@ _IN_ONE_QUERY: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A node's connection to another process: its boot, when it came (server's clock), its newest stored sample (node's clock)."""
+    """A node's connection to another process: its boot, when it came (server's clock), its newest stored sample (server's clock too)."""
 
     boot: str
     since: float
@@ -24,7 +24,7 @@ def of(node: Node) -> Elsewhere | None:
         return None
     # The row is told of samples seconds later; what it samples is newer than its hello in any case.
     newest = max(node.connected_at, node.last_seen_at or node.connected_at).timestamp()
-    return Elsewhere(node.boot, node.connected_at.timestamp(), newest + (node.clock_skew_s or 0.0))
+    return Elsewhere(node.boot, node.connected_at.timestamp(), newest)
 
 
 def moved(nodes: Collection[int], process: str) -> dict[int, Elsewhere | None]:
@@ -34,9 +34,6 @@ def moved(nodes: Collection[int], process: str) -> dict[int, Elsewhere | None]:
     for start in range(0, len(ordered), _IN_ONE_QUERY):
         rows = Node.objects.filter(pk__in=ordered[start : start + _IN_ONE_QUERY]).exclude(served_by__in=("", process))
         found.update(
-            {
-                row.pk: of(row)
-                for row in rows.only("served_by", "boot", "connected_at", "disconnected_at", "last_seen_at", "clock_skew_s")
-            }
+            {row.pk: of(row) for row in rows.only("served_by", "boot", "connected_at", "disconnected_at", "last_seen_at")}
         )
     return found

@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -26,7 +26,7 @@ from fleet.ingest.engines import resolve
 from fleet.ingest.labels import LabelBook
 from fleet.ingest.threads import Threads
 from fleet.ingest.window import Ring
-from fleet.store.deferred import send
+from fleet.store.deferred import forget, send
 from fleet.store.series import Series, StoreError
 from wire.codec import WireError
 from wire.messages import Refused
@@ -105,9 +105,10 @@ class Writer:
         self.bytes += one.size
         self._bytes_of[one.session.node] += one.size
 
-    def forget(self, node: int) -> None:
-        """Read anew, before its next batch is stored, what the database says of a node that another process had."""
+    def forget(self, node: int, gpus: Iterable[int]) -> None:
+        """Read anew, before its next batch is stored, what the database and the store say of a node that another process had."""
         self._moved.add(node)
+        forget(self._series, node, gpus)
 
     async def _run(self) -> None:
         next_flush = time.monotonic() + self._flush_s

@@ -1,6 +1,6 @@
 """Writes of engines that take rows at once and have them on their disk a while later."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 import polars as pl
@@ -19,6 +19,9 @@ class Deferring(Protocol):
         Either raises StoreError when that did not come true; the same rows may be sent again and are kept once.
         """
 
+    def forget(self, scope: Scope, entities: Iterable[int]) -> None:
+        """Trust nothing that is remembered of these: another process has written rows of them meanwhile."""
+
 
 def send(series: Series, frames: Mapping[Scope, pl.DataFrame]) -> Callable[[], None] | None:
     """Write rows of several scopes: None when they are durable already, else what to wait for before saying so."""
@@ -27,3 +30,12 @@ def send(series: Series, frames: Mapping[Scope, pl.DataFrame]) -> Callable[[], N
     for scope, frame in frames.items():
         series.write(scope, frame)
     return None
+
+
+def forget(series: Series, node: int, gpus: Iterable[int]) -> None:
+    """Have an engine look anew at what is stored of a node that another process had."""
+    if isinstance(series, Deferring):
+        gpus = list(gpus)
+        told: dict[Scope, list[int]] = {"host": [node], "gpu": gpus, "process": gpus}
+        for scope, entities in told.items():
+            series.forget(scope, entities)

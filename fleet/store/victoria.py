@@ -5,6 +5,7 @@ write: what two of them wrote for one key is one row, or the later one.
 """
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -35,6 +36,8 @@ WIDE: Final = 5_000
 """Of more entities than these all are read and the others left out here: a longer selector costs more than that."""
 AHEAD_S: Final = 120
 """Nodes' clocks may be ahead of ours by less."""
+FIRST_VERSIONS: Final = 900
+"""A process writes its rows at one of these, so that two processes that write one row with different contents mix no values."""
 Labels = Callable[[Scope, Collection[int]], Mapping[int, Mapping[str, str]]]
 
 
@@ -57,6 +60,7 @@ class VictoriaSeries:
         self._fleet = fleet
         self._labels = labels
         self._clock = clock
+        self._first = random.randrange(FIRST_VERSIONS)  # noqa: S311 - no secret
         self._lock = threading.Lock()
         self._newest: dict[Scope, dict[int, int]] = {scope: {} for scope in self.tables}
 
@@ -127,6 +131,12 @@ class VictoriaSeries:
         """Return when it answers; StoreError says why it cannot be used."""
         self._watch.look()
 
+    def forget(self, scope: Scope, entities: Iterable[int]) -> None:
+        """Ask the server again before the next rows of these are written: another process wrote some meanwhile."""
+        with self._lock:
+            for entity in entities:
+                self._newest[scope].pop(entity, None)
+
     def table(self, scope: Scope) -> Table:
         """The scope's columns; StoreError when there is no such scope."""
         try:
@@ -148,7 +158,7 @@ class VictoriaSeries:
         known = self._known(table.scope, packed)
         doubtful = packed["ts"] <= packed["entity"].replace_strict(list(known), list(known.values()), return_dtype=pl.Int64)
         fresh = packed.filter(~doubtful)
-        versions = pl.Series("version", [0] * len(fresh), dtype=pl.Int64)
+        versions = pl.Series("version", [self._first] * len(fresh), dtype=pl.Int64)
         if doubtful.any():
             again, numbers = self._again(table, packed.filter(doubtful))
             both = pl.concat([fresh.with_columns(version=versions), again.with_columns(version=numbers)], how="diagonal")
@@ -184,7 +194,7 @@ class VictoriaSeries:
             if not there.join(part, on=keys, how="semi").is_empty():
                 parts.append(self._changed(table, part, low, high, some))
             else:
-                parts.append(part.with_columns(version=pl.lit(0, pl.Int64)))
+                parts.append(part.with_columns(version=pl.lit(self._first, pl.Int64)))
         left = pl.concat(parts, how="diagonal").sort(keys)
         return left.drop("version"), left["version"]
 
@@ -197,7 +207,7 @@ class VictoriaSeries:
         numbered = there.select(table.keys).with_columns(version=(versions + 1).clip(0, VERSIONS - 1).cast(pl.Int64))
         changed = part.join(new, on=list(table.keys), how="semi", maintain_order="left")
         return changed.join(numbered, on=list(table.keys), how="left", maintain_order="left").with_columns(
-            pl.col("version").fill_null(0)
+            pl.col("version").fill_null(self._first)
         )
 
     # Reading

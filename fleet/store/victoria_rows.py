@@ -1,7 +1,7 @@
 """Series of VictoriaMetrics to rows and back: names, labels, which of several versions of a row counts.
 
 A row is one sample of the series `fettle_<scope>_row` and one of `fettle_<scope>_<metric>` for each metric that has a value, all
-at the same millisecond: its second, plus how many times it was written before with another content. Of the samples of
+at the same millisecond of its second: the one that its writer picked, plus how often the row was written anew with another content. Of the samples of
 one second those at the highest millisecond that has a row count, so a later row takes the place of an earlier one as a whole.
 """
 

@@ -70,9 +70,9 @@ async def test_it_asks_for_a_hello_when_batches_come_late_for_long(ingest: Inges
     monkeypatch.setattr(skew, "DOUBT_S", 0.2)
     line = Line(ingest)
     said = hello("n", t=time.time())
-    await line.say(said, batch(said, 0, time.time()))
+    await line.say(said, batch(said, 1, time.time()))
     await asyncio.sleep(0.3)
-    await line.say(batch(said, 1, time.time() - 300))
+    await line.say(batch(said, 0, time.time() - 300))
 
     assert [message.code for message in line.heard if isinstance(message, Error)] == ["need_hello"]
     assert [message.seq for message in line.heard if isinstance(message, Error)] == [None]

@@ -74,6 +74,22 @@ def test_a_clock_that_was_set_back_is_believed_by_a_new_hello_that_the_server_as
     assert not skew.asks(NOW + 300.0 - DOUBT_S)
 
 
+def test_a_clock_that_was_set_back_for_sure_is_asked_for_at_once() -> None:
+    """A higher number with an earlier time is proof: the next hello counts, however soon it comes."""
+    skew = Skew()
+    skew.hello(NOW, NOW)
+    skew.learn(NOW + 5, NOW + 5)
+    skew.set_back()
+    skew.learn(NOW - 3594, NOW + 6)
+    assert skew.asks(NOW + 6)
+    assert not skew.asks(NOW + 7)
+    skew.hello(NOW - 3593, NOW + 7)
+
+    assert skew.value == -3600
+    skew.hello(NOW - 3600, NOW + 8)
+    assert skew.value == -3600
+
+
 def test_who_tells_no_time_is_not_asked() -> None:
     """An agent that is older than that field would answer with the same hello."""
     skew = Skew()

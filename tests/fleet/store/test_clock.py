@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import polars as pl
 import pytest
@@ -138,3 +139,22 @@ def test_the_advisor_judges_a_node_whose_clock_is_off(skew: float, settings: Set
     assert abs(times[off.pk][-1] - times[right.pk][-1]) <= 1
     assert set(seen.window.process["gpu"]) == {right.pk, off.pk}
     assert set(seen.window.host["node"]) == {right.node_id, off.node_id}
+
+
+@pytest.mark.parametrize("scope", ["gpu", "process", "host"])
+def test_what_a_clock_that_was_set_back_left_in_the_future_is_not_the_newest(scope: Any) -> None:
+    """A node lives an hour again: its newest row is the one that it told of last, not the one from before."""
+    now = int(time.time())
+    card = reporting("set-back", -3600.0, now - 3600)
+    entity = card.node_id if scope == "host" else card.pk
+    pid = {"pid": [7]} if scope == "process" else {}
+    store().write(scope, pl.DataFrame({"entity": [entity], "ts": [now], **pid}))  # before its clock was set back
+    store().write(scope, pl.DataFrame({"entity": [entity], "ts": [now - 3601], **pid}))
+    other = reporting("right", None, now)
+    found = clock.latest(scope, now - 7200, [entity, other.node_id if scope == "host" else other.pk])
+
+    assert dict(found.select("entity", "ts").iter_rows()) == {
+        entity: now - 1,
+        other.node_id if scope == "host" else other.pk: now,
+    }
+    assert found.columns == store().latest(scope, 0).columns
