@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Count, F, Q
 from django.utils import timezone
 
 from fleet.ingest import facts
@@ -29,6 +29,7 @@ AGAIN: Final = timedelta(days=1)
 """A pair of nodes is told of once within this time."""
 _NIL: Final = re.compile(r"(?:GPU-|MIG-)?[0-]+")
 _SHOWN: Final = 8
+_AT_ONCE: Final = 10_000
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,11 @@ def look() -> None:
     heard = Q(node__disconnected_at=None, node__last_seen_at__gte=now - STALE_AFTER)
     new = Gpu.objects.filter(agents, heard, present=True, node__connected_at__gte=now - LOOKED_AT)
     cards: dict[str, list[Gpu]] = defaultdict(list)
-    for gpu in Gpu.objects.filter(agents, present=True, uuid__in=new.values("uuid")).select_related("node"):
+    held_by = Gpu.objects.filter(agents, present=True, uuid__in=new.values("uuid")).values("uuid").annotate(nodes=Count("pk"))
+    shared = list(held_by.filter(nodes__gt=1).values_list("uuid", flat=True)[:_AT_ONCE])
+    if not shared:
+        return
+    for gpu in Gpu.objects.filter(agents, present=True, uuid__in=shared).select_related("node"):
         cards[gpu.uuid].append(gpu)
     both: dict[tuple[Node, Node], list[tuple[Gpu, Gpu]]] = defaultdict(list)
     moved: dict[tuple[Node, Node], list[tuple[Gpu, Gpu]]] = defaultdict(list)

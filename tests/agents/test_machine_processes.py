@@ -32,7 +32,13 @@ async def test_labels_and_reported_steps_of_a_holder_are_in_its_tick(tmp_path: P
     await machine.collect()
     child = subprocess.Popen(
         [sys.executable, "-c", "import sys, fettle_report as f; f.step(loss=0.5); print(flush=True); sys.stdin.read()"],
-        env={"PYTHONPATH": str(CLIENTS), "FETTLE_REPORT_SOCKET": str(path), "SLURM_JOB_ID": "7", "HF_TOKEN": "hunter2"},
+        env={
+            "PYTHONPATH": str(CLIENTS),
+            "FETTLE_REPORT_SOCKET": str(path),
+            "SLURM_JOB_ID": "7",
+            "CUDA_VISIBLE_DEVICES": "1",
+            "HF_TOKEN": "hunter2",
+        },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -48,7 +54,7 @@ async def test_labels_and_reported_steps_of_a_holder_are_in_its_tick(tmp_path: P
 
     assert tick.processes.pid == [child.pid]
     (labels,) = tick.processes.labels
-    assert (labels.pid, labels.labels["slurm_job"]) == (child.pid, "7")
+    assert (labels.pid, labels.labels["slurm_job"], labels.labels["visible_gpus"]) == (child.pid, "7", "?1")
     assert "hunter2" not in str(labels)
     assert tick.processes.values[PROCESS.index("steps_total")] == [1]
     assert tick.processes.values[PROCESS.index("loss")] == [0.5]
