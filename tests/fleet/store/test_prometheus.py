@@ -1,6 +1,7 @@
 """A fleet read from a real Prometheus with dcgm-exporter's series: rows, inventory, what ended, advice."""
 
 import time
+import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +22,7 @@ from fleet.store.prometheus_events import notice
 from fleet.store.prometheus_inventory import discover
 from fleet.store.series import StoreError, store
 from tests.fleet.store.exporter import UUID, Exporter, history, labels, line, prometheus_program
-from tests.fleet.store.servers import Program, running
+from tests.fleet.store.servers import Program, running, victoria_program
 from tests.serving import eventually
 
 pytestmark = pytest.mark.django_db
@@ -31,6 +32,8 @@ STEP = 15
 POINTS = 40
 END = T + STEP * POINTS
 BLANK = 9223372036854775792.0
+NO_SHARE = 140737488355328.0
+"""How DCGM says "no value" in whole numbers, and in fractions."""
 
 
 def times(count: int = POINTS, late: float = 0.25) -> list[float]:
@@ -73,17 +76,27 @@ def past() -> str:
         ("DCGM_FI_DEV_POWER_USAGE", "part1"): [(at, 300.0) for at in times()],
         ("DCGM_FI_DEV_POWER_USAGE", "part2"): [(at, 300.0) for at in times()],
         ("DCGM_FI_PROF_SM_ACTIVE", "part1"): [(at, 0.7) for at in times()],
-        ("DCGM_FI_PROF_SM_ACTIVE", "part2"): [(at, BLANK if k == 4 else 0.35) for k, at in enumerate(times())],
+        ("DCGM_FI_PROF_SM_ACTIVE", "part2"): [(at, NO_SHARE if k == 4 else 0.35) for k, at in enumerate(times())],
         ("DCGM_FI_DEV_FB_USED", "part1"): [(at, 1000.0) for at in times()],
         ("DCGM_FI_DEV_FB_USED", "part2"): [(at, 2000.0) for at in times()],
     }  # fmt: skip
     return history(series, of)
 
 
-@pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    """A Prometheus that holds `past`."""
-    with running(prometheus_program(tmp_path_factory.mktemp("past"), history=past())) as program:
+@pytest.fixture(scope="module", params=["prometheus", "victoria-metrics"])
+def prometheus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """A Prometheus that holds `past`, and a VictoriaMetrics that was filled as by a Prometheus."""
+    folder = tmp_path_factory.mktemp("past")
+    if request.param == "prometheus":
+        with running(prometheus_program(folder, history=past())) as program:
+            yield program
+        return
+    with running(victoria_program(folder)) as program:
+        body = "".join(
+            f"{head} {round(float(at) * 1000)}\n" for head, _, at in (one.rpartition(" ") for one in past().splitlines())
+        )
+        urllib.request.urlopen(f"{program.url}/api/v1/import/prometheus", body.encode(), timeout=10).close()
+        urllib.request.urlopen(f"{program.url}/internal/force_flush", timeout=10).close()
         yield program
 
 
@@ -246,7 +259,7 @@ def test_a_selector_takes_a_part_of_the_series(prometheus: Program) -> None:
     discover(PrometheusSeries(read, 'hostname="node-2"', clock=lambda: END), END)
 
     assert set(Node.objects.values_list("name", flat=True)) == {"node-2"}
-    with pytest.raises(StoreError, match=r"Prometheus at .*HTTP 400.*parse error"):
+    with pytest.raises(StoreError, match=r"Prometheus at .*HTTP 4\d\d.*error"):
         discover(PrometheusSeries(read, "hostname", clock=lambda: END), END)
 
 
