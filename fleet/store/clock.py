@@ -79,6 +79,7 @@ def latest(
     ahead: Ahead | None = None,
 ) -> pl.DataFrame:
     """The newest row of each entity with ts >= since, as Series.latest answers; what is read seldom is filled in (held.py)."""
+    ahead = _known(scope, entities, ahead)
     newest = _latest(scope, since, entities, metrics, ahead)
     names = held.asked(scope, metrics)
     if not names or newest.is_empty():

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from cramjam import snappy
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fleet.api.test_real_prometheus import api_token
+from tests.fleet.ingest.telling import URL, engines, telling
 from tests.fleet.store.prometheus import prometheus
 from tests.fleet.store.receiver import WriteReceiver, receiving
 from tests.fleet.store.test_remote_write import read
@@ -55,23 +57,27 @@ def read_plain(body: bytes) -> list[tuple[dict[str, str], list[tuple[int, float]
 
 
 async def test_a_real_prometheus_has_every_second_that_was_stored(tmp_path: Path) -> None:
-    """Of GPUs and hosts, exactly once and with the time of the server's clock, though the node's is an hour behind."""
+    """Of GPUs, host and engines, exactly once and with the time of the server's clock, though the node's is an hour behind."""
     with (
         prometheus(tmp_path / "prometheus", "", "--web.enable-remote-write-receiver") as program,
         serve(tmp_path / "data", {"FETTLE_FORWARD_URL": program.url + "/api/v1/write"}) as server,
     ):
         token, now = server.token("n"), int(time.time()) - 20
         async with speak(server.agents, token) as agent:
-            said = await agent.greet(hello("n", gpus=1, t=time.time() - 3600))
-            await say(agent, said, now - 3600 + 0.5, *range(10), host={"load_1min": 1.5})
-            await until(lambda: len(program.raw("fettle_gpu_power_w", 300)) == 10)
+            said = await agent.greet(msgspec.structs.replace(telling("n"), t=time.time() - 3600))
+            told = engines(URL, requests_running=3)
+            await say(agent, said, now - 3600 + 0.5, *range(10), host={"load_1min": 1.5}, engines=told)
+            await until(lambda: numbers(server, "rows")["rows"] == 40)
 
-            found = program.raw("fettle_gpu_power_w", 300)
+            assert numbers(server, "rows", "failing", "dropped.full") == {"rows": 40, "failing": 0, "dropped.full": 0}
+            found = program.raw('fettle_gpu_power_w{gpu="1"}', 300)
             assert [value for _, value in found] == [float(seq) for seq in range(10)]
+            for name in ("fettle_host_load_1min", "fettle_engine_requests_running"):
+                assert [at for at, _ in program.raw(name, 300)] == [at for at, _ in found]
             assert abs(found[0][0] - now) <= 2
-            assert len(program.raw("fettle_host_load_1min", 300)) == 10
-            await until(lambda: numbers(server, "rows")["rows"] == 20)
-            assert numbers(server, "rows", "failing", "dropped.full") == {"rows": 20, "failing": 0, "dropped.full": 0}
+            ((labels, value),) = program.query("fettle_engine_requests_running")
+            assert value == 3
+            assert labels.items() >= {"engine": URL, "kind": "vllm", "model": "Qwen3-8B", "Hostname": "n"}.items()
 
 
 async def test_a_receiver_that_is_busy_away_or_hangs_costs_no_ack_and_gets_all_later(tmp_path: Path) -> None:
