@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-_NAME: Final = re.compile(r"\$(?:(\$)|\{(\w+)(?::-([^}]*))?\})")
+_NAME: Final = re.compile(r"\$(?:(\$)|\{(\w+)(?::([-+])((?:[^{}]|\{[^{}]*\})*))?\})")
 
 
 def load(path: Path, names: Mapping[str, str]) -> dict[str, Any]:
@@ -26,12 +26,15 @@ def _filled(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _one(found: re.Match[str], names: Mapping[str, str]) -> str:
-    dollar, name, default = found.groups()
+    """`$$`, `${NAME}`, `${NAME:-where it is empty}`, `${NAME:+where it is not}`."""
+    dollar, name, how, other = found.groups()
     if dollar:
         return "$"
-    if default is None:
+    if how is None:
         return names[name]
-    return names.get(name) or str(default)
+    if how == "-" and names.get(name):
+        return names[name]
+    return str(_filled(other, names)) if how == "-" or names.get(name) else ""
 
 
 def seconds(duration: str) -> float:

