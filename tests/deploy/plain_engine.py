@@ -3,6 +3,7 @@
 Every container has a loopback address of its own, on which it listens at its own ports. Mapped are: the names of services to those
 addresses (in configuration files they stay: the engine's DNS answers), 0.0.0.0 and 127.0.0.1 to the container's own address, the paths
 of volumes, secrets, configs and tmpfs to folders, programs' names to Debian's, users to users of this machine where root runs it.
+A server of this machine that listens at one of these ports on all addresses is in the way.
 """
 
 import contextlib
