@@ -15,11 +15,11 @@ HOUR = 3_600
 
 @pytest.mark.parametrize("kind", ENGINES)
 async def test_an_hour_of_backlog_beside_live_samples_is_counted_to_the_last(tmp_path: Path, kind: str) -> None:
-    """Two nodes come back after an hour, one as another boot: every second of it is there once, and live samples were acked meanwhile."""
+    """Two nodes come back, one after an hour and as another boot: every second of it is there once, and live samples were acked meanwhile."""
     with engine(kind, tmp_path) as store, serve(store.data, store.env) as server:
         now = int(time.time())
-        back = Node(server, "back", now - HOUR)
-        back.happen(HOUR, 200)
+        back = Node(server, "back", now - 610)
+        back.happen(600, 50)
         earlier = Node(server, "restarted", now - HOUR - 10)
         earlier.happen(HOUR, 200)
         live = Node(server, "restarted", now - 8, boot="boot-2", token=earlier.token)

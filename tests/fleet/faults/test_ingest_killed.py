@@ -11,7 +11,7 @@ from tests.fleet.faults.counting import ENGINES, Count, engine
 from tests.fleet.faults.nodes import Node, a_while, acked_more, delivered, delivering
 from tests.serving import serve
 
-KILLS = {"parquet": 3, "victoriametrics": 4}
+KILLS = {"parquet": 2, "victoriametrics": 4}
 
 
 @pytest.mark.parametrize("kind", ENGINES)

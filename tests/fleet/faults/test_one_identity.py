@@ -11,7 +11,7 @@ from tests.serving import Server, eventually, serve
 
 
 @pytest.mark.parametrize("kind", ENGINES)
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 async def test_two_agents_with_one_identity_mix_no_row(tmp_path: Path, kind: str, processes: int) -> None:
     """A cloned machine: two boots tell of the same seconds of the same GPUs, through one process or two; each second is one of theirs."""
     with engine(kind, tmp_path) as store, serve(store.data, store.env) as server:
@@ -23,7 +23,7 @@ async def test_two_agents_with_one_identity_mix_no_row(tmp_path: Path, kind: str
             one = Node(server, "twin", start)
             two = Node(second, "twin", start, boot="boot-2", token=one.token)
             async with delivering([one, two], samples_per_s=1, events_every=2) as stop:
-                await acked_more([one, two], 16)
+                await acked_more([one, two], 12)
                 stop()
                 await delivered([one, two])
         finally:

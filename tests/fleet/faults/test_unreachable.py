@@ -77,7 +77,7 @@ ALL = [("parquet", ""), ("victoriametrics", "dead"), ("victoriametrics", "hangs"
 async def test_a_store_that_is_away_costs_no_sample_and_no_ack_is_given_meanwhile(tmp_path: Path, kind: str, how: str) -> None:
     """For some seconds; events, which go to the database, are acked all the time, and the queue is small enough to fill."""
     with engine(kind, tmp_path) as store:
-        await away_for(6, store, how, {"FETTLE_QUEUE_BATCHES": "40"})
+        await away_for(3, store, how, {"FETTLE_QUEUE_BATCHES": "40"})
 
 
 @pytest.mark.slow

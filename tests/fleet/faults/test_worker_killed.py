@@ -44,7 +44,7 @@ def levels(folder: Path) -> set[str]:
     return {path.name[0] for path in (folder / "raw").rglob("*.parquet")}
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
 async def test_a_worker_killed_while_it_merges_costs_no_sample(tmp_path: Path, kills: int) -> None:
     """Hours of samples, a worker that dies in every merge, ingest that goes on: each sample is there once, before and after the last merge."""
     pick = random.Random(kills)
