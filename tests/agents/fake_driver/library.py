@@ -258,7 +258,9 @@ class Library:
                 time.sleep(0.02)
                 continue
             if gpu.get("sticks"):
-                _stick()
+                from tests.agents.fake_driver.stuck import stick
+
+                stick()
             time.sleep(gpu.get("takes_s", 0))
             if "fails" in gpu:
                 return int(gpu["fails"]), gpu
@@ -267,23 +269,6 @@ class Library:
             instances = gpu.get("instances") or []
             instance = instances[number_in - 1] if number_in <= len(instances) else None
             return (INVALID, {}) if instance is None else (OK, instance)
-
-
-def _stick() -> None:
-    """Wait in C for ever, without the interpreter's lock, as a call does that waits for a GPU.
-
-    It holds a lock that the process's exit handlers ask for, as those of a library do that shuts down in order: whoever ends by
-    exit() then waits too.
-    """
-    libc = ctypes.CDLL(None)
-    lock = ctypes.create_string_buffer(64)  # zeros are an initialised mutex; 40 bytes on x86-64, 48 on aarch64
-    _kept.append(lock)
-    libc.pthread_mutex_lock(lock)
-    libc.__cxa_atexit(ctypes.cast(libc.pthread_mutex_lock, ctypes.c_void_p), ctypes.cast(lock, ctypes.c_void_p), None)
-    libc.pthread_mutex_lock(lock)
-
-
-_kept: list[Any] = []
 
 
 def _plain(value: Any) -> int:
