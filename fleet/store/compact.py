@@ -46,6 +46,8 @@ EVERY_S: Final = 60
 RUN_S: Final = 40.0
 """Merging is due every minute and takes one of the worker's two processes: the others' tasks have a third of it left. Merges
 keep up by far (two CPU-seconds for a million samples); only what gathered while no worker ran takes more than one run."""
+AHEAD_SETS: Final = 60
+"""Flushes numbered by a time that is still to come, as after our own clock was ahead, that are merged without waiting for it."""
 SCATTERED: Final = 24
 """Sets of roll-ups in one part that are merged before it is over: a read opens them all."""
 
@@ -162,7 +164,7 @@ def _slots(hour: Hour, now: float) -> Iterator[list[FileSet]]:
             yield run
             run = []
         run.append(one)
-    if run and (_slot(run[0]) + 1) * SLOT_S <= now:
+    if run and ((_slot(run[0]) + 1) * SLOT_S <= now or (len(run) >= AHEAD_SETS and _slot(run[0]) * SLOT_S > now)):
         yield run
 
 

@@ -84,10 +84,10 @@ class Count:
                     told["process", gpu, second] = (node.number * 1_000_000 + seq,)
         return told
 
-    def found(self) -> Values:
-        """All that the store has, each key once or AssertionError."""
+    def found(self, until: int | None = None) -> Values:
+        """All that the store has (before second `until`), each key once or AssertionError."""
         times = [t for node in self._nodes for t in node.times.values()]
-        start, end = int(min(times)) - 100, int(max(times)) + 100
+        start, end = int(min(times)) - 100, until or int(max(times)) + 100
         held: Values = {}
         for scope, names in READ.items():
             rows = self._store.window(scope, start, end, metrics=names)
