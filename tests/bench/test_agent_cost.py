@@ -53,7 +53,9 @@ def test_the_agent_is_measured_with_its_outputs_on(
     monkeypatch.setattr("bench.agent_cost.WARM_UP_S", 3.0)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "agents" / "fake_driver"))
     answers = ROOT / "tests" / "device_answers" / "h200-driver-580-captured.json"
-    monkeypatch.setenv("FETTLE_FAKE_NVML", shutil.copy(answers, tmp_path))  # the fake driver notes beside it how often it is open
+    monkeypatch.setenv(
+        "FETTLE_FAKE_NVML", str(shutil.copy(answers, tmp_path / answers.name))
+    )  # the fake driver notes beside it how often it is open
     result = asyncio.run(measure_agent(2.0, with_outputs=True))
     said = capsys.readouterr().out
 

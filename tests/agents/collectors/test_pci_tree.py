@@ -6,9 +6,9 @@ from agents.collectors.pci_tree import ports
 from wire.messages import GpuFacts
 
 
-def gpu(number: int, bus: str | None, **more: str) -> GpuFacts:
+def gpu(number: int, bus: str | None, parent_uuid: str | None = None) -> GpuFacts:
     """A GPU at this address."""
-    return GpuFacts(index=number, uuid=f"GPU-{number}", name="H200", pci_bus_id=bus, **more)
+    return GpuFacts(index=number, uuid=f"GPU-{number}", name="H200", pci_bus_id=bus, parent_uuid=parent_uuid)
 
 
 def test_ports_and_switches_know_the_gpus_below(tmp_path: Path) -> None:
