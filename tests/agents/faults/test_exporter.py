@@ -89,7 +89,7 @@ async def test_profiling_that_went_blank_is_told_with_what_brings_it_back(stub: 
         assert sum("dcgmi profile --resume" in text for text in texts(server)) == 1
 
 
-async def test_the_units_of_old_and_new_names_are_the_registrys_and_a_last_code_is_no_counter(
+async def test_the_units_of_old_and_new_names_come_from_the_registry_and_a_last_code_is_no_counter(
     stub: Exporter, tmp_path: Path
 ) -> None:
     """V08, V12: mJ, MiB and percent become J, bytes and shares; the gauge of the last XID is an event when it changes."""
