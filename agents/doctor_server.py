@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
 
 from agents import otlp_protobuf
 from agents.config import AgentConfig, ConfigError
-from agents.otlp import NO_JSON, PATH, post
+from agents.otlp import NO_JSON, PATH, post, reason
 from agents.scrape import target
 
 Found = tuple[str, Literal["ok", "note", "wrong"], str, str]
@@ -106,7 +106,7 @@ def otlp(config: AgentConfig) -> list[Found]:
             (
                 "otlp",
                 "wrong",
-                f"{where.url}: {error}",
+                f"{where.url}: {reason(error)}",
                 "Check the address and that a collector with OTLP over HTTP listens there.",
             )
         ]

@@ -17,6 +17,7 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from agents import otlp_protobuf
+from agents.connection import connected
 from agents.scrape import Target
 from agents.source import ENGINE, GPU, HOST
 from agents.vitals import STALE_S, LastTick, NodeView
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 
 EVERY_S: Final = 10.0
 DEADLINE_S: Final = 5.0
+"""For a whole request and its answer."""
 PATH: Final = "/v1/metrics"
 NO_JSON: Final = (400, 406, 415)
 """What collectors answer that take protobuf alone, as VictoriaMetrics does."""
@@ -193,7 +195,7 @@ class Exporter:
         try:
             status, rejected = self._post(body)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._failure(f"{self._where.origin} cannot be reached: {_reason(error)}.")
+            self._failure(f"{self._where.origin} cannot be reached: {reason(error)}.")
             return
         if status != 200:
             self._failure(f"{self._where.origin} answers with HTTP status {status}.")
@@ -224,24 +226,15 @@ class Exporter:
         self._said = sentence
 
 
-def post(where: Target, body: bytes, kind: str = JSON) -> tuple[int, bytes]:
-    """Status and the first 64 KiB of the answer to one POST of this content type."""
-    if where.scheme == "https":
-        context = ssl.create_default_context()
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            where.host, where.port, timeout=DEADLINE_S, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(where.host, where.port, timeout=DEADLINE_S)
+def post(where: Target, body: bytes, kind: str = JSON, deadline_s: float | None = None) -> tuple[int, bytes]:
+    """Status and the first 64 KiB of the answer to one POST of this content type; TimeoutError where it is not there in time."""
     headers = {"Content-Type": kind, "User-Agent": "fettle-agent", "Connection": "close"}
     if where.secret is not None:
         headers["Authorization"] = where.secret
-    try:
+    with connected(where, DEADLINE_S if deadline_s is None else deadline_s) as connection:
         connection.request("POST", where.path, body, headers)
         with connection.getresponse() as response:
             return response.status, response.read(1 << 16)
-    finally:
-        connection.close()
 
 
 def _rejected(answer: bytes) -> int:
@@ -252,13 +245,16 @@ def _rejected(answer: bytes) -> int:
         return 0
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Why a request brought nothing, without the address."""
     if isinstance(error, ConnectionRefusedError):
         return "nobody listens there"
     if isinstance(error, socket.gaierror):
         return "its name is not known"
     if isinstance(error, TimeoutError):
         return f"no answer within {DEADLINE_S:g} s"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted here: {error.verify_message}"
     return type(error).__name__
 
 

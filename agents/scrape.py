@@ -10,10 +10,11 @@ import io
 import re
 import socket
 import ssl
-import threading
 import zlib
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
+
+from agents.connection import connected
 
 DEADLINE_S: Final = 4.0
 """For a whole answer, from the connection to the last byte."""
@@ -103,36 +104,15 @@ def target(url: str, path: str = "/metrics") -> Target:
 
 def fetch(where: Target, deadline_s: float = DEADLINE_S, max_bytes: int = MAX_BYTES) -> bytes:
     """The body of one GET; ScrapeError when it does not come whole, in time and in size."""
-    connection = _connection(where, deadline_s)
-    ended = threading.Event()
-
-    def end() -> None:
-        ended.set()
-        sock = connection.sock
-        if sock is not None:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads
-            except OSError:
-                return
-
-    timer = threading.Timer(deadline_s, end)  # a socket's own timeout begins anew with every byte that drips in
-    timer.daemon = True
-    timer.start()
     try:
-        return _get(connection, where, max_bytes)
+        with connected(where, deadline_s) as connection:
+            return _get(connection, where, max_bytes)
     except ScrapeError:
-        if ended.is_set():
-            raise _late(where, deadline_s) from None
         raise
     except TimeoutError:
         raise _late(where, deadline_s) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        if ended.is_set():
-            raise _late(where, deadline_s) from None
         raise _failed(where, error) from None
-    finally:
-        timer.cancel()
-        connection.close()
 
 
 class Parser:
@@ -188,13 +168,6 @@ def _parsed(line: str) -> Sample:
     return Sample(sample.name, sample.labels, float(sample.value), None if at is None else float(at))
 
 
-def _connection(where: Target, deadline_s: float) -> http.client.HTTPConnection:
-    if where.scheme == "https":
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(where.host, where.port, timeout=deadline_s, context=context)
-    return http.client.HTTPConnection(where.host, where.port, timeout=deadline_s)
-
-
 def _get(connection: http.client.HTTPConnection, where: Target, max_bytes: int) -> bytes:
     headers = {"Accept": "text/plain", "Accept-Encoding": "gzip", "User-Agent": "fettle-agent", "Connection": "close"}
     if where.secret is not None:
@@ -210,7 +183,8 @@ def _get(connection: http.client.HTTPConnection, where: Target, max_bytes: int) 
             raise ScrapeError(reason, f"{where.url} answers with HTTP status {response.status}.")
         packed = response.getheader("Content-Encoding", "identity").lower() == "gzip"
         body = _unpacked(response, where, max_bytes) if packed else _plain(response, where, max_bytes)
-        if response.length:  # the connection ended before the length that was promised
+        # the connection ended before the length that was promised; where none was, in the middle of a line or of the headers
+        if response.length or (response.length is None and not response.chunked and not body.endswith(b"\n")):
             raise ScrapeError("driver_error", f"{where.url} ended its answer too early.")
         return body
 
