@@ -69,7 +69,7 @@ class Count:
         self._nodes = list(nodes)
         self._store = store
         self._server = server
-        self._gpus = {node.name: [gpu["id"] for gpu in server.gpus(node.name)] for node in nodes}
+        self._gpus = {node.name: node.ids(server) for node in nodes}
         self._ids = {node.name: server.node(node.name)["id"] for node in nodes}
 
     def expected(self, seqs: dict[Node, set[int]]) -> Values:

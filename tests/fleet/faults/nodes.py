@@ -68,6 +68,10 @@ class Node:
         """True once all that there is was acked."""
         return self.acked >= set(self.times) and self.events_acked >= self.events
 
+    def ids(self, server: Server) -> list[int]:
+        """The ids of its GPUs, which may share the node with those of a real agent."""
+        return [gpu["id"] for gpu in server.gpus(self.name) if gpu["uuid"].startswith(f"GPU-{self.name}-")]
+
     def hello(self) -> Hello:
         """What it says first."""
         return hello(self.name, self.boot, self.gpus, t=time.time())

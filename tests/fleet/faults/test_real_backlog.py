@@ -40,11 +40,8 @@ async def test_an_hour_in_the_spool_of_a_real_agent_arrives_to_the_last_sample(t
         spooled(tmp_path / "spool" / NODE, earlier)
 
         def backlog() -> int:
-            rows = server.rows("SELECT id FROM inventory_node WHERE name = ?", NODE)
-            if not rows or len(server.gpus(NODE)) < 4:
-                return 0
-            ids = [gpu["id"] for gpu in server.gpus(NODE) if gpu["uuid"].startswith(f"GPU-{NODE}-")]
-            return len(store.reader().window("gpu", earlier.start, earlier.start + HOUR, ids, ["power_w"])) // 2
+            ids = earlier.ids(server)
+            return len(store.reader().window("gpu", earlier.start, earlier.start + HOUR, ids, ["power_w"])) // 2 if ids else 0
 
         with agent(server, tmp_path):
             assert await asyncio.to_thread(eventually, lambda: backlog() > 500, 120)
@@ -54,7 +51,7 @@ async def test_an_hour_in_the_spool_of_a_real_agent_arrives_to_the_last_sample(t
         with agent(server, tmp_path):
             assert await asyncio.to_thread(eventually, lambda: backlog() == HOUR, 400), (tmp_path / "agent.log").read_text()
             await asyncio.sleep(20)  # VictoriaMetrics may show what is not durable yet
-            live = [gpu["id"] for gpu in server.gpus(NODE) if not gpu["uuid"].startswith(f"GPU-{NODE}-")]
+            live = [gpu["id"] for gpu in server.gpus(NODE) if gpu["id"] not in earlier.ids(server)]
             played = store.reader().window("gpu", earlier.start + HOUR, math.ceil(time.time()) + 60, live, ["power_w"])
         count = Count(server, [earlier], store.reader())
 
