@@ -162,7 +162,7 @@ class ControlSocket:
     async def _answer(self, line: bytes) -> dict[str, Any]:
         try:
             asked = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             asked = None
         if not isinstance(asked, Mapping) or not isinstance(asked.get("do"), str):
             return {"ok": False, "text": 'Ask with one line of JSON: {"do": "status"}.'}

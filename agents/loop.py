@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 INTERVAL_S: Final = 1.0
 JUMP_S: Final = 2.0
 """A step of the clock of more than this is told; less is the steering of NTP."""
+BACK_S: Final = 2 * JUMP_S + 1
+"""A clock that fell back by no more than this is waited for: a step that is not told in a sleep, and one in the tick after it."""
 REPEAT_S: Final = 1.0
 """Equal events within this time travel as one that counts them."""
 DROPS_S: Final = 60.0
@@ -202,8 +204,8 @@ async def run(nodes: Sequence[NodeLoop], clock: Clock, stop: asyncio.Event, on_t
     while not stop.is_set():
         now = clock.now()
         due = math.floor(now) + 1
-        if due == last:
-            due += 1  # the timer woke a little early
+        if due <= last <= now + BACK_S:
+            due = int(last) + 1  # the timer woke a little early, or the clock was set back a little: no second comes twice
         await clock.sleep(due - now)
         if stop.is_set():
             return

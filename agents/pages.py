@@ -32,6 +32,7 @@ class Pages:
         self._pages = pages
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
+        self._served: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port (which one, when `port` is 0). OSError where the address cannot be had."""
@@ -52,8 +53,12 @@ class Pages:
         if task is not None:
             self._open.add(task)
             task.add_done_callback(self._open.discard)
+        is_served = task is not None and len(self._served) < CONNECTIONS  # those that are turned away take no place
+        if task is not None and is_served:
+            self._served.add(task)
+            task.add_done_callback(self._served.discard)
         try:
-            await asyncio.wait_for(self._serve(reader, writer), 2 * REQUEST_S)
+            await asyncio.wait_for(self._serve(reader, writer, is_served), 2 * REQUEST_S)
         except (OSError, asyncio.TimeoutError, asyncio.CancelledError):  # on Python 3.10 not yet the built-in one
             log.debug("A request ended early.")
         finally:
@@ -61,8 +66,8 @@ class Pages:
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) > CONNECTIONS:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_served: bool) -> None:
+        if not is_served:
             _write(writer, _plain(HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests at once."), True)
         else:
             answer, with_body = await self._answer(reader)

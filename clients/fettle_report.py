@@ -20,9 +20,10 @@ RETRY_S = 5.0
 TORCH_S = 1.0
 
 
-def step(samples=None, loss=None, data_wait_s=None, loss_scale=None):
+def step(samples=None, loss=None, data_wait_s=None, loss_scale=None, *_more, **_unknown):
     """Tell that a step has ended; its time is that since the call before. Give plain numbers: a tensor is left out, since
-    reading it would wait for the GPU. `data_wait_s` is the part of the step that waited for its data."""
+    reading it would wait for the GPU. `data_wait_s` is the part of the step that waited for its data. Words that another version
+    knows, or that are misspelt, are left out."""
     try:
         _reporter.step(samples, loss, data_wait_s, loss_scale)
     except Exception:  # whatever it is, the training goes on
@@ -71,7 +72,8 @@ class _Reporter:
         if self.socket is None:
             if now < self.retry_at:
                 return
-            self.retry_at, self.socket = now + RETRY_S, _connected()
+            self.retry_at = now + RETRY_S
+            self.socket = _connected()
         if self.socket is None:
             return
         if now >= self.torch_at:
@@ -114,8 +116,9 @@ def _allocator():
     try:
         cuda = sys.modules["torch"].cuda
         stats = cuda.memory_stats() if cuda.is_initialized() else {}
-        return {"alloc_peak_bytes": stats["allocated_bytes.all.peak"], "alloc_retries": stats["num_alloc_retries"]}
-    except Exception:  # no torch, not all of it yet, or another one than is known
+        found = {"alloc_peak_bytes": stats["allocated_bytes.all.peak"], "alloc_retries": stats["num_alloc_retries"]}
+        return {name: int(_number(value)) for name, value in found.items()}  # nothing else may get into what is sent
+    except Exception:  # no torch, not all of it yet, or another one than is known; or one that answers with no number
         return {}
 
 
@@ -125,4 +128,5 @@ def _begin_anew():
 
 
 _begin_anew()
-os.register_at_fork(after_in_child=_begin_anew)
+if hasattr(os, "register_at_fork"):  # not where there is no fork
+    os.register_at_fork(after_in_child=_begin_anew)

@@ -25,8 +25,8 @@ HOST_METRICS: Final = tuple(sent("host"))
 POSITION: Final = {metric.name: i for i, metric in enumerate(HOST_METRICS)}
 
 
-FAST: Final[tuple[Callable[[Path], Reader], ...]] = (Memory, Disks, Network, Load, Pressure)
-"""Made with the root of /proc, read each tick. All but Cpu, whose vector of cores the collector hands on."""
+FAST: Final[tuple[Callable[[Path], Reader], ...]] = (Memory, Disks, Load, Pressure)
+"""Made with the root of /proc, read each tick. All but Cpu, whose vector of cores the collector hands on, and Network, which asks /sys too."""
 
 
 def slow(proc: Path, sys: Path, shm: Path) -> tuple[Reader, ...]:
@@ -47,7 +47,7 @@ class HostCollector:
         self.values: list[Cell] = [None] * len(HOST_METRICS)
         self.reasons: list[str | None] = ["no_previous"] * len(HOST_METRICS)
         self._cpu = Cpu(proc)
-        fast = (self._cpu, *(reader(proc) for reader in FAST))
+        fast: tuple[Reader, ...] = (self._cpu, Network(proc, sys), *(reader(proc) for reader in FAST))
         self._readers: tuple[Reader, ...] = (*fast, *(Slow(reader, slow_s) for reader in slow(proc, sys, shm)))
 
     @property

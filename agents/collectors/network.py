@@ -1,5 +1,11 @@
-"""Traffic of the host's network interfaces, from /proc/net/dev, and TCP's resent segments, from /proc/net/snmp."""
+"""Traffic of the host's network interfaces, from /proc/net/dev, and TCP's resent segments, from /proc/net/snmp.
 
+What a VLAN, a bridge or a tunnel carries, a device below it carries too: where /sys tells which interfaces are devices, those
+alone count (https://docs.kernel.org/admin-guide/abi-testing.html, /sys/class/net/<iface>/device). Where none is one, as in a
+container, all count but those whose name says that they stand on others.
+"""
+
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,8 +15,10 @@ from agents.collectors import procfs
 from wire.metrics import Number
 
 # Interfaces that carry what another interface carries too.
-_DOUBLE: Final = re.compile(rb"lo|veth|docker|br-|virbr|vnet|cni|flannel|cali|bond|team|dummy|ifb|kube|lxc|cilium")
-
+_DOUBLE: Final = re.compile(
+    rb"lo|veth|docker|br-|br\d|virbr|vnet|cni|flannel|cali|bond|team|dummy|ifb|kube|lxc|cilium|wg|tun|tap|vlan|macv|ipvl|vxlan|vti"
+    rb"|gre|erspan|sit|ip6tnl|tunl|geneve|nodelocaldns|ovs|tailscale|.*\.\d+$"
+)
 
 # Where the counters stand behind an interface's name: octets, packets, errors, drops, ... received, then the same sent.
 _COLUMNS: Final = {
@@ -28,18 +36,31 @@ class Network:
 
     names = tuple(_COLUMNS)
 
-    def __init__(self, proc: Path) -> None:
+    def __init__(self, proc: Path, sys: Path) -> None:
         self._file = procfs.ProcFile(proc / "net" / "dev")
+        self._class = sys / "class" / "net"
+        self._names: list[bytes] = []
+        self._counted: frozenset[bytes] = frozenset()
 
     def read(self) -> Mapping[str, Number | str]:
         """Nothing where there is no interface of its own traffic."""
-        found: list[list[bytes]] = []
-        for line in self._file.read().split(b"\n")[2:]:
-            name, colon, counters = line.partition(b":")
-            words = counters.split()
-            if colon and len(words) >= 12 and not _DOUBLE.match(name.strip()):
-                found.append(words)
+        rows = [line.partition(b":") for line in self._file.read().split(b"\n")[2:] if b":" in line]
+        names = [name.strip() for name, _, _ in rows]
+        if names != self._names:
+            self._names, self._counted = names, frozenset(self._own(names))
+        counted = [words.split() for name, (_, _, words) in zip(names, rows, strict=True) if name in self._counted]
+        found = [words for words in counted if len(words) >= 12]
         return {name: sum(int(words[column]) for words in found) for name, column in _COLUMNS.items()} if found else {}
+
+    def _own(self, names: list[bytes]) -> list[bytes]:
+        """The interfaces whose traffic no other one of them carries too."""
+        devices = [name for name in names if self._is_device(os.fsdecode(name))]
+        return devices or [name for name in names if not _DOUBLE.match(name)]
+
+    def _is_device(self, name: str) -> bool:
+        """A card's, and not one that a virtual machine's own device stands before (a VF below Hyper-V's netvsc, which counts it)."""
+        place = self._class / name
+        return (place / "device").exists() and not (place / "master" / "device").exists()
 
     def close(self) -> None:
         """Close the file."""

@@ -105,7 +105,8 @@ async def test_the_socket_is_this_users_alone_and_bears_nonsense(tmp_path: Path)
     await socket.start()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     answers = []
-    for line in (b"hello\n", b"[]\n", b'{"do": 3}\n', b'{"do": "reboot"}\n', b'{"do": "status"}\n'):
+    deep = b"[" * 4000 + b"\n"
+    for line in (b"hello\n", b"[]\n", b'{"do": 3}\n', b'{"do": "reboot"}\n', deep, b'{"do": "status"}\n'):
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(line)
         answers.append(json.loads(await reader.readline()))
@@ -116,8 +117,8 @@ async def test_the_socket_is_this_users_alone_and_bears_nonsense(tmp_path: Path)
     writer.close()
     await socket.close()
 
-    assert [answer["ok"] for answer in answers] == [False, False, False, False, True]
-    assert answers[4]["pid"] == os.getpid()
+    assert [answer["ok"] for answer in answers] == [False, False, False, False, False, True]
+    assert answers[5]["pid"] == os.getpid()
     assert not path.exists()
 
 

@@ -123,6 +123,30 @@ async def test_a_clock_that_jumps_is_followed_and_told() -> None:
     ]
 
 
+async def test_small_steps_back_bring_no_second_twice() -> None:
+    """Two of less than a told jump: time goes on, and no tick counts as less than none late."""
+    clock, source, spool, stop = Hand(), Given(), Spool(), asyncio.Event()
+    clock.steps = {3: -1.9, 4: -1.9}
+    node = NodeLoop("n", source, spool, None, clock)
+    left = iter(range(7))
+    await run([node], clock, stop, on_tick=lambda: None if next(left, None) is not None else stop.set())
+    times = [batch.t for batch in batches(spool)]
+
+    assert times == [1_800_000_001.0 + i for i in range(8)]
+    assert node.vitals.late_ticks == 0
+    assert events(spool) == []
+
+
+async def test_a_clock_that_is_set_back_by_little_again_and_again_is_waited_for() -> None:
+    """Every second comes once and the ticks do not stop."""
+    clock = Hand()
+    clock.steps = dict.fromkeys(range(3, 8), -1.9)
+    spool = await ticked(clock, Given(), 10)
+
+    assert [batch.t for batch in batches(spool)] == [1_800_000_001.0 + i for i in range(10)]
+    assert 19 < clock.mono < 20
+
+
 async def test_reasons_travel_once_when_they_change() -> None:
     """All at the first batch, then changes alone; None says that a reading is back."""
     source, spool = Given(), Spool()

@@ -98,3 +98,13 @@ async def test_more_connections_than_the_bound_are_answered_503(monkeypatch: pyt
             if status == 200:
                 break
         assert status == 200
+
+
+async def test_a_crowd_is_served_as_far_as_there_are_places() -> None:
+    """Those that are turned away do not turn away the others: the bound's number of scrapes are answered at the least."""
+    async with serving() as port:
+        asked = b"GET /metrics HTTP/1.1\r\n\r\n"
+        statuses = [status for status, _, _ in await asyncio.gather(*(ask(port, asked) for _ in range(40)))]
+
+    assert statuses.count(200) >= pages.CONNECTIONS
+    assert set(statuses) <= {200, 503}

@@ -117,6 +117,39 @@ def test_nothing_that_a_script_may_give_raises(agent: socket.socket, client: Any
         assert (one["samples"], one["waits"]) == (0.0, 0)
 
 
+def test_words_that_it_does_not_know_are_left_out(agent: socket.socket, client: Any) -> None:
+    """A misspelt one, or one of a newer version: the step counts all the same."""
+    client.step(sample=3)
+    client.step(10, 2.5, 0.1, 8, 4711, rank=3)
+
+    assert [(one["steps"], one["samples"]) for one in got(agent)] == [(1, 0.0), (2, 10.0)]
+
+
+def test_it_is_imported_where_nothing_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python without `os.register_at_fork`, as on Windows."""
+    monkeypatch.delattr(os, "register_at_fork")
+    module = types.ModuleType("fettle_report")
+    exec(compile(SOURCE.read_text(), str(SOURCE), "exec"), module.__dict__)
+
+    module.step(samples=1)
+    assert module._reporter.told["steps"] == 1
+
+
+@pytest.mark.parametrize("answer", [object(), "many", None, float("nan"), float("inf")])
+def test_an_allocator_that_answers_with_no_number_costs_its_own_figures_alone(
+    agent: socket.socket, client: Any, monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    """Every later datagram goes out, as JSON that every reader takes."""
+    cuda = types.SimpleNamespace(
+        is_initialized=lambda: True, memory_stats=lambda: {"allocated_bytes.all.peak": answer, "num_alloc_retries": 3}
+    )
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    client.step()
+    client.step()
+
+    assert [(one["steps"], "alloc_peak_bytes" in one) for one in got(agent)] == [(1, False), (2, False)]
+
+
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf")])
 def test_a_loss_that_is_no_number_is_counted(agent: socket.socket, client: Any, loss: float) -> None:
     """The last good one no longer stands."""

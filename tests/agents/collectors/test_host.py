@@ -8,6 +8,7 @@ import pytest
 from agents.collectors.cpu import Cpu
 from agents.collectors.host import FAST, HOST_METRICS, POSITION, HostCollector, slow
 from agents.collectors.host_facts import facts
+from agents.collectors.network import Network
 from tests.agents.proc import Proc
 
 
@@ -121,7 +122,11 @@ def test_text_that_is_no_number_costs_its_own_readings_alone(proc: Proc) -> None
 
 def test_every_host_metric_has_one_reader(proc: Proc) -> None:
     """A row of the registry that nobody reads would be absent for ever, one that two read would be the later one's."""
-    readers = [*(reader(proc.root) for reader in (Cpu, *FAST)), *slow(proc.root, proc.root, proc.root)]
+    readers = [
+        *(reader(proc.root) for reader in (Cpu, *FAST)),
+        Network(proc.root, proc.root),
+        *slow(proc.root, proc.root, proc.root),
+    ]
     names = [name for reader in readers for name in reader.names]
 
     assert sorted(names) == sorted(metric.name for metric in HOST_METRICS)
