@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from agents import lock
 from agents.config import AgentConfig
+from wire.terminal import printable
 
 DEFAULT_S: Final = 600.0
 ANSWER_S: Final = 10.0
@@ -27,15 +28,15 @@ def main(config: AgentConfig, do: str, duration: str | None, as_json: bool) -> i
             question["seconds"] = seconds(duration)
         answer = ask(config, question)
     except AskError as error:
-        sys.stderr.write(f"fettle agent: {error}\n")
+        sys.stderr.write(f"fettle agent: {printable(str(error))}\n")
         return 1
     ok = bool(answer.pop("ok", False))
     if as_json:
         sys.stdout.write(json.dumps({"ok": ok, **answer}) + "\n")
     elif "text" in answer:
-        (sys.stdout if ok else sys.stderr).write(f"{answer['text']}\n")
+        (sys.stdout if ok else sys.stderr).write(f"{printable(str(answer['text']))}\n")
     else:
-        sys.stdout.write("".join(f"{name:<20} {value}\n" for name, value in answer.items()))
+        sys.stdout.write("".join(printable(f"{name:<20} {value}") + "\n" for name, value in answer.items()))
     return 0 if ok else 1
 
 

@@ -15,6 +15,7 @@ from agents.device import DRIVER_STATES
 from agents.machine import Machine
 from agents.source import ENGINE, GPU, HOST, Tick
 from wire.metrics import BY_KEY, Gpm
+from wire.terminal import printable
 
 Level = Literal["ok", "note", "wrong"]
 
@@ -92,14 +93,12 @@ async def examine(config: AgentConfig) -> Report:
     machine = Machine(drivers.chosen(config), config.proc, sys=config.sys, engines=engines.of(config))
     seconds: dict[str, float] = {}
     try:
-        for name in ("first tick", "a tick"):
-            began = time.perf_counter()
-            await machine.collect()
-            seconds[name] = time.perf_counter() - began
-            if name == "first tick":
-                await asyncio.sleep(INTERVAL_S)
+        _, seconds["first tick"] = await _timed(machine)
         await _hear_engines(machine)
-        tick = await machine.collect()
+        await machine.collect()  # asks the engines that the first one found
+        await _hear_engines(machine)
+        await asyncio.sleep(INTERVAL_S)
+        tick, seconds["a tick"] = await _timed(machine)
         seconds.update(doctor_system.collector_seconds(config))
         checks += _driver(machine)
         checks += [Check("event", "wrong", event.text) for event in machine.events() if event.kind in _TROUBLES]
@@ -112,10 +111,17 @@ async def examine(config: AgentConfig) -> Report:
     checks += [Check(*found) for found in doctor_system.permissions(config, pids)]
     checks += [Check(*found) for found in doctor_system.spool(config)]
     checks += [Check(*found) for found in doctor_system.agent(config)]
+    checks += [Check(*found) for found in doctor_system.step_reports(config)]
     checks += [Check(*found) for found in await doctor_server.server(config)]
     checks += [Check(*found) for found in await asyncio.to_thread(doctor_server.otlp, config)]
     rounded = {name: round(value, 6) for name, value in seconds.items()}
     return Report(config.node, all(check.level != "wrong" for check in checks), checks, absent, rounded)
+
+
+async def _timed(machine: Machine) -> tuple[Tick, float]:
+    """One tick, and the seconds that it took."""
+    began = time.perf_counter()
+    return await machine.collect(), time.perf_counter() - began
 
 
 async def _hear_engines(machine: Machine) -> None:
@@ -136,7 +142,7 @@ def text(report: Report) -> str:
     lines.append("time of each collector:")
     lines += [f"       {name:<14} {value * 1000:9.2f} ms" for name, value in report.seconds.items()]
     lines.append("Nothing is wrong." if report.ok else "Something is wrong: see the lines that begin with WRONG.")
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def _driver(machine: Machine) -> list[Check]:

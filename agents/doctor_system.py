@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from agents import ask
+from agents import ask, report_socket
 from agents.collectors.host import HostCollector
 from agents.collectors.processes import ProcessCollector
 from agents.config import AgentConfig
@@ -168,6 +168,20 @@ def _ticking(told: dict[str, Any]) -> Found:
         text = f"{about}; {dropped} were dropped"
         return ("agent", "wrong", text, "The spool was full: give it more, or a steadier server.")
     return ("agent", "ok", f"{about}; connected to {told.get('server')}", "")
+
+
+def step_reports(config: AgentConfig) -> Iterator[Found]:
+    """Where training scripts report: who listens there, or what is in the way of an agent that would."""
+    places = (config.report_socket,) if config.report_socket is not None else report_socket.places()
+    if heard := next(filter(report_socket.is_heard, places), None):
+        yield ("step reports", "ok", f"an agent listens at {heard}", "")
+        return
+    found = [(path, report_socket.trouble(path)) for path in places]
+    if usable := next((path for path, trouble in found if trouble is None), None):
+        yield ("step reports", "note", f"no agent listens now; one would at {usable}", "")
+        return
+    level: Literal["note", "wrong"] = "note" if config.report_socket is None else "wrong"
+    yield ("step reports", level, " ".join(trouble for _, trouble in found if trouble), TROUBLES["step_reports"][1])
 
 
 def collector_seconds(config: AgentConfig) -> dict[str, float]:

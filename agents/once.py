@@ -12,6 +12,7 @@ from agents.device import DRIVER_STATES
 from agents.machine import Machine
 from agents.source import ENGINE, GPU, HOST, PROCESS, Tick
 from wire.messages import PROCESSES, Cell
+from wire.terminal import printable
 
 INTERVAL_S: Final = 1.0
 """Means need two samples; the first one is thrown away."""
@@ -125,4 +126,4 @@ def _lines(found: dict[str, Any]) -> str:
                 if name not in ("index", "pid", "name", "absent", "cpu_pct_per_core"):
                     lines.append(f"  {name} {value}")
             lines += [f"  {name} absent: {reason}" for name, reason in entry["absent"].items()]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))

@@ -70,6 +70,29 @@ class ReportSocket:
             return
 
 
+def is_heard(path: Path) -> bool:
+    """Whether somebody listens at the socket; nothing is sent."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def trouble(path: Path) -> str | None:
+    """What is in the way of a socket there, as a sentence; None where one could be made. Nothing is touched."""
+    there = next(folder for folder in (path.parent, path.parent.parent) if folder == path.parent.parent or folder.exists())
+    if not there.is_dir():
+        return f"{path.parent}: the folder above it is not there; make it, or name another report_socket."
+    if os.path.lexists(path) and not stat.S_ISSOCK(os.lstat(path).st_mode):
+        return f"{path}: is there and is no socket; remove it, or name another report_socket."
+    if not os.access(there, os.W_OK | os.X_OK):
+        return f"{there}: may not be written by this user."
+    return None
+
+
 def _identity(path: Path) -> tuple[int, int]:
     """An inode's number is used again at once, its time is not."""
     found = os.lstat(path)

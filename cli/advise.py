@@ -44,13 +44,15 @@ def call(options: argparse.Namespace) -> int:
 
     from advisor.recorded import judge
     from wire import recording
+    from wire.terminal import printable
 
     try:
         judgement = judge(recording.read(options.file), options.patience)
     except recording.RecordingError as error:
-        print(f"fettle advise: {error}", file=sys.stderr)
+        print(f"fettle advise: {printable(str(error))}", file=sys.stderr)
         return 2
-    said = json.dumps(judgement.as_json(), ensure_ascii=False, allow_nan=False) if options.json else "\n".join(lines(judgement))
+    told = [json.dumps(judgement.as_json(), ensure_ascii=False, allow_nan=False)] if options.json else lines(judgement)
+    said = "\n".join(map(printable, told))
     try:
         print(said, flush=True)
     except BrokenPipeError:  # the reader has seen enough, as `head` does

@@ -55,8 +55,9 @@ def call(options: argparse.Namespace) -> int:
     try:
         from advisor.recorded import judge
         from cli.advise import lines
+        from wire.terminal import printable
 
-        print("\n".join(lines(judge(result.recording))), file=sys.stderr)
+        print("\n".join(map(printable, lines(judge(result.recording)))), file=sys.stderr)
     except Exception as error:  # the command's own result must stand whatever the diagnosis does
         print(f"fettle run: the diagnosis failed: {type(error).__name__}: {error}", file=sys.stderr)
     return result.code

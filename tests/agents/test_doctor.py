@@ -55,6 +55,24 @@ async def test_it_tells_the_gpus_their_readings_and_what_each_collector_costs(nv
     assert all(0 < seconds < 30 for seconds in report.seconds.values())
 
 
+async def test_means_are_read_without_a_gpu_too(config: AgentConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quick look at a node without a driver has time for two samples as well."""
+    nvml = FakeNvml()
+    nvml.init_error = 12
+    monkeypatch.setattr(drivers, "of_this_machine", lambda: NvmlDriver(nvml))
+    monkeypatch.setattr(doctor, "INTERVAL_S", 0.2)
+    report = await doctor.examine(config)
+
+    assert "no_previous" not in report.absent["host"]
+
+
+async def test_names_of_strangers_move_no_cursor(config: AgentConfig) -> None:
+    """A path, a name or an answer with an escape sequence is written out."""
+    report = Report("n", False, [Check("engine \x1b[2J", "note", "a\nb", "\x07")], {}, {})
+    assert "engine \\u001b[2J: a\\nb" in doctor.text(report)
+    assert "\x07" not in doctor.text(report)
+
+
 async def test_absent_metrics_stand_under_their_reason_with_what_to_do(nvml: FakeNvml, config: AgentConfig) -> None:
     """What the driver refuses is wrong, a field that the card does not have is not."""
     nvml.gpus[0]["fields"]["82"] = {"error": 3}

@@ -9,7 +9,7 @@ from agents import ask
 from agents.clock import RealClock
 from agents.config import AgentConfig
 from agents.control import Controls, ControlSocket
-from agents.doctor_system import TROUBLES, agent
+from agents.doctor_system import TROUBLES, agent, step_reports
 from agents.kernel_log import KernelLog
 from agents.loop import NodeLoop
 from agents.machine import Machine
@@ -72,3 +72,38 @@ async def test_an_agent_without_troubles_has_none_told(tmp_path: Path) -> None:
         await machine.close()
 
     assert (status["kernel_log"], status["step_reports"]) == ("ok", "ok")
+
+
+def told(path: Path) -> tuple[str, str]:
+    """Level and text of the doctor's line about the socket that the settings name."""
+    ((name, level, text, remedy),) = step_reports(AgentConfig(report_socket=path))
+    assert name == "step reports"
+    assert bool(remedy) == (level == "wrong")
+    return level, text
+
+
+async def test_the_doctor_says_who_listens_for_steps_and_what_is_in_the_way(tmp_path: Path) -> None:
+    """With an agent, without one, in a folder that is not there, and where a file stands in the socket's place."""
+    path = tmp_path / "report.sock"
+    assert told(path) == ("note", f"no agent listens now; one would at {path}")
+
+    reports = Reports((path,))
+    reports.attach()
+    heard = told(path)
+    reports.close()
+    assert heard == ("ok", f"an agent listens at {path}")
+
+    level, text = told(tmp_path / "not" / "there" / "report.sock")
+    assert level == "wrong"
+    assert "the folder above it is not there" in text
+
+    path.touch()
+    assert told(path)[0] == "wrong"
+    assert "is no socket" in told(path)[1]
+
+
+def test_a_default_place_that_cannot_be_had_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asked for it: the line says why, the exit code stays 0."""
+    monkeypatch.setattr("agents.report_socket.places", lambda: (tmp_path / "not" / "there" / "report.sock",))
+    ((_, level, text, _),) = step_reports(AgentConfig())
+    assert (level, "is not there" in text) == ("note", True)

@@ -70,6 +70,15 @@ def test_the_plain_form_is_for_people(capsys: pytest.CaptureFixture[str], monkey
     assert "  power_w 142.7" in said
 
 
+def test_names_of_strangers_move_no_cursor() -> None:
+    """A process may call itself anything; its name stays in its line."""
+    entry = {"pid": 7, "name": "\x1b[2J\nGPU 0 is fine", "absent": {}}
+    said = once._lines({"node": "n", "gpus_state": "ok", "host": {"absent": {}}, "gpus": [], "processes": [entry], "engines": []})
+
+    assert "process 7 \\u001b[2J\\nGPU 0 is fine" in said
+    assert "\x1b" not in said
+
+
 def test_it_reads_the_proc_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The root is a setting: a container may mount the host's elsewhere."""
     monkeypatch.setattr(drivers, "of_this_machine", lambda: NvmlDriver(FakeNvml()))
