@@ -65,7 +65,8 @@ def metrics() -> str:
 
 def labels() -> str:
     """The page of what an agent tells of a process in words."""
-    from wire.labels import ENV, ENV_PREFIXES, FLAG_NAMES, FLAGS, GPU_LABELS, LABELS, MAX_LABEL, MAX_LABELS
+    from wire.labels import FLAG_NAMES, FLAGS, GPU_LABELS, LABELS, MAX_LABEL, MAX_LABELS
+    from wire.variables import ENV, ENV_KINDS, ENV_PREFIXES, ENV_WORDS, SET
 
     kinds = {
         "number": "A number",
@@ -81,14 +82,21 @@ def labels() -> str:
     ]
     lines.append("\n| label | what it says |\n| --- | --- |")
     lines += [f"| `{name}` | {about} |" for name, about in LABELS.items()]
-    lines.append("| `env.NAME` | Value of an environment variable of the list below. |")
+    lines.append(f"| `env.NAME` | Value of an environment variable of the lists below, or `{SET}`. |")
     lines.append("| `flag.NAME` | Value of a flag of the list below; underscores and short names are written as here. |")
     lines.append(
-        f"\n## Variables\n\n{', '.join(f'`{name}`' for name in ENV)}, and names that begin with"
-        f" {', '.join(f'`{prefix}`' for prefix in ENV_PREFIXES)}. A value is told where it is a list of numbers, booleans, short"
-        " words and GPU UUIDs. It is not told where it holds a path, an address or the user's name, looks like a key, or where the"
-        " variable's name speaks of a token, secret, password or key."
+        "\n## Variables\n\nFrom `wire/variables.py`. A value is told of these variables alone, and where it is of its variable's kind"
+        f" alone. Where it is not, and of all other variables that begin with {', '.join(f'`{prefix}`' for prefix in ENV_PREFIXES)}, the"
+        f" label says `{SET}`: that there is a value, not which; a name that holds the user's name is not told. So no address, path,"
+        " person's name or secret leaves the node this way.\n\n| value | variables |\n| --- | --- |"
     )
+    for env_kind, about in ENV_KINDS.items():
+        lines.append(f"| {about} | {', '.join(f'`{name}`' for name, one in sorted(ENV.items()) if one == env_kind)} |")
+    lines.append(
+        "\nThe value of the others is told where it is made of these words, in any case, and at most one number below 10,000, between"
+        " commas, colons or semicolons, each with a `^`, `+` or `-` before it or none.\n\n| variable | words |\n| --- | --- |"
+    )
+    lines += [f"| `{name}` | {', '.join(f'`{word}`' for word in words)} |" for name, words in sorted(ENV_WORDS.items())]
     lines.append("\n## Flags\n\n| value | flags |\n| --- | --- |")
     for kind, about in kinds.items():
         lines.append(f"| {about} | {', '.join(f'`--{name}`' for name, one in sorted(FLAGS.items()) if one == kind)} |")

@@ -2,6 +2,8 @@
 
 from typing import Final, Literal, TypeAlias
 
+from wire.variables import is_variable
+
 LABELS: Final[dict[str, str]] = {
     "container": "Container id, from the cgroup.",
     "pod": "Kubernetes pod UID, from the cgroup.",
@@ -16,7 +18,7 @@ LABELS: Final[dict[str, str]] = {
     "torch": "Version of PyTorch that the process has loaded.",
     "cuda": "Version of the CUDA runtime that the process has loaded.",
 }
-"""Label and what it says. `env.NAME` and `flag.NAME` are labels too, for the names below."""
+"""Label and what it says. `env.NAME` and `flag.NAME` are labels too, for the flags below and the variables of `wire/variables.py`."""
 
 GPU_LABELS: Final[dict[str, str]] = {
     "pod": "Kubernetes pod that the GPU is given to.",
@@ -27,17 +29,6 @@ GPU_LABELS: Final[dict[str, str]] = {
     "mig_instance": "Number of the GPU instance; of a card, those of all its instances.",
 }
 """Label of a GPU and what it says: whom dcgm-exporter gives it to. Several values (a shared GPU) stand in one, with commas."""
-
-ENV: Final = (
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MODULE_LOADING",
-    "MKL_NUM_THREADS",
-    "OMP_NUM_THREADS",
-)
-ENV_PREFIXES: Final = ("NCCL_", "PYTORCH_", "TORCH_", "CUDA_MPS_", "OMP_", "MKL_")
-"""Variables whose value may be told: whitelisted names, and names that begin so."""
 
 FlagKind: TypeAlias = Literal["number", "boolean", "word", "model"]
 
@@ -110,6 +101,5 @@ MAX_LABEL: Final = 200
 def is_label(name: str) -> bool:
     """True for a key that `Labels.labels` may have. A flag has any name: a newer agent may know more of them."""
     if name.startswith("env."):
-        variable = name.removeprefix("env.")
-        return variable in ENV or variable.startswith(ENV_PREFIXES)
+        return is_variable(name.removeprefix("env."))
     return name in LABELS or (name.startswith("flag.") and 5 < len(name) <= 60)

@@ -1,6 +1,7 @@
-"""What a command line may tell: the program's name, its engine or launcher, and the values of known flags. The one place that takes one apart.
+"""What a command line may tell: its engine or launcher, and the values of known flags.
 
-Nothing else of a command line is kept; `wire/labels.py` lists the flags, `agents/collectors/plain_words.py` what a value may be.
+Nothing else of a command line is kept; `wire/labels.py` lists the flags, `agents/collectors/plain_words.py` what a value may be,
+`agents/collectors/interpreters.py` finds the script among an interpreter's words.
 """
 
 import os
@@ -8,13 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from agents.collectors import plain_words
+from agents.collectors import interpreters, plain_words
 from wire.labels import FLAG_NAMES, FLAGS
 
-INTERPRETER: Final = re.compile(r"(?:python|pypy|pt_main_thread|bash|sh|dash|perl|ruby|node|julia|java|Rscript)[\d.]*w?")
-_SAFE: Final = re.compile(r"[\w.+-]{1,64}")
-_INLINE: Final = re.compile(r"-[A-Za-z]*c")  # the next argument is a program, not a file
-_WITH_VALUE: Final = ("-W", "-X", "--check-hash-based-pycs")
 MAX_WORDS: Final = 1024
 
 _ENGINES: Final = (
@@ -35,33 +32,6 @@ _LAUNCHERS: Final = (
 )
 _STARTS: Final = {"vllm": ("serve",), "sglang": ("serve",), "accelerate": ("launch",)}
 """Commands that do other things too: without one of these words behind the name they start nothing."""
-
-
-def program(words: Sequence[str]) -> str | None:
-    """The script's file name or module that an interpreter runs, from its command line; None where there is none."""
-    found = _program(words)
-    return found[0] if found is not None else None
-
-
-def _program(words: Sequence[str]) -> tuple[str, int] | None:
-    """The name, and where in `words` it stands."""
-    rest = iter(range(1, len(words)))
-    for place in rest:
-        word = words[place]
-        if word == "-m":
-            module = next(rest, None)
-            name = words[module] if module is not None else ""
-            return (name, place + 1) if _SAFE.fullmatch(name) else None
-        if _INLINE.fullmatch(word):
-            return None
-        if word in _WITH_VALUE:
-            next(rest, None)
-            continue
-        if word.startswith("-"):
-            continue
-        name = os.path.basename(word)
-        return (name, place) if _SAFE.fullmatch(name) else None
-    return None
 
 
 class Started(NamedTuple):
@@ -104,9 +74,9 @@ def started(words: Sequence[str]) -> Started | None:
     if not words or not words[0]:
         return None
     first = os.path.basename(words[0].split(" ", 1)[0])
-    if not INTERPRETER.fullmatch(first):
+    if not interpreters.INTERPRETER.fullmatch(first):
         return Started(first, words[1:])
-    found = _program(words)
+    found = interpreters.script(words)
     return None if found is None else Started(found[0], words[found[1] + 1 :])
 
 

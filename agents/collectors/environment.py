@@ -1,15 +1,15 @@
-"""What a process's environment may tell: whitelisted variables with plain values, the Slurm job, the pod's name."""
+"""What a process's environment may tell: known variables with values of their kind, the Slurm job, the pod's name."""
 
 import re
 from typing import Final
 
-from agents.collectors import plain_words
-from wire.labels import ENV, ENV_PREFIXES
+from agents.collectors import variables
 
-_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,55}")
 _POD_NAMES: Final = ("POD_NAME", "K8S_POD_NAME", "MY_POD_NAME")
 """Set by hand through the downward API. HOSTNAME is not asked: a pod may have the node's, or any other."""
 _POD_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,198}[a-z0-9])?")
+_VALUE_MAX: Final = 512
+"""More than any value that is told has."""
 _JOB: Final = re.compile(r"\w{1,32}")
 _STEPS: Final = {"4294967290": "interactive", "4294967291": "batch", "4294967292": "extern"}
 """Slurm's numbers for the steps that have a name."""
@@ -21,17 +21,18 @@ def labels(content: bytes, user: str) -> dict[str, str]:
     slurm: dict[str, str] = {}
     for entry in content.split(b"\0"):
         raw_name, is_set, raw_value = entry.partition(b"=")
-        if not is_set or len(raw_name) > 56:
+        if not is_set or len(raw_name) > 64:
             continue
         try:
-            name, value = raw_name.decode("ascii"), raw_value.decode("ascii")
+            name = raw_name.decode("ascii")
         except UnicodeDecodeError:
             continue
+        value = raw_value[:_VALUE_MAX].decode("ascii", "replace")
         if name in _POD_NAMES and _POD_NAME.fullmatch(value):
             found["pod_name"] = value
         elif name in ("SLURM_JOB_ID", "SLURM_STEP_ID") and _JOB.fullmatch(value):
             slurm[name] = value
-        elif _may_be_told(name) and (told := plain_words.listed(value, user)) is not None:
+        elif (told := variables.told(name, value, user)) is not None:
             found[f"env.{name}"] = told
     if job := slurm.get("SLURM_JOB_ID"):
         found["slurm_job"] = job
@@ -44,9 +45,3 @@ def of_cuda(content: bytes) -> dict[str, str]:
     """The variables of /proc/PID/environ by which CUDA chooses its devices, those that are set; not to be told as they are."""
     entries = (entry.decode(errors="replace").partition("=") for entry in content.split(b"\0") if entry.startswith(b"CUDA_"))
     return {name: value for name, is_set, value in entries if is_set and name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")}
-
-
-def _may_be_told(name: str) -> bool:
-    if name in ENV:
-        return True
-    return name.startswith(ENV_PREFIXES) and _VARIABLE.fullmatch(name) is not None and not plain_words.sounds_secret(name)

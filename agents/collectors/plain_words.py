@@ -1,4 +1,4 @@
-"""Which values of flags and variables are plain enough to leave the node: numbers, booleans, short words, lists of them.
+"""Which values of flags are plain enough to leave the node: numbers, booleans, short words, the last part of a model's path.
 
 What might hold a secret, a user's name, a path or an address is not told. Doubt means no.
 """
@@ -6,16 +6,11 @@ What might hold a secret, a user's name, a path or an address is not told. Doubt
 import re
 from typing import Final
 
-from wire.labels import MAX_LABEL, FlagKind
+from wire.labels import FlagKind
 
 _NUMBER: Final = re.compile(r"[-+]?\d{1,18}(?:\.\d{1,18})?(?:[eE][-+]?\d{1,3})?")
-_SIZE: Final = re.compile(r"\d{1,12}[kKmMgG]?[iI]?[bB]?|0x[0-9a-fA-F]{1,16}")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
-_UUID: Final = re.compile(
-    r"(?:GPU-|MIG-|MIG-GPU-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?:/\d{1,3}/\d{1,3})?|GPU-[0-9a-fA-F]{1,12}"
-)
-_SEPARATORS: Final = re.compile(r"[,;:=+{}\s^\[\]|]+")
 _HOMES: Final = re.compile(r"(?:^|/)(?:home|Users|users|root|~\w*)$")
 _SNAPSHOT: Final = re.compile(r"models--([A-Za-z0-9_.+-]{1,80})")
 _TELLING: Final = re.compile(r"token|secret|passw|passphrase|credential|(?:^|[_-])(?:key|auth|pwd|pass)(?:$|[_-])", re.IGNORECASE)
@@ -25,20 +20,6 @@ _SCRAMBLED_FROM: Final = 16
 """Words this long with digits strewn through their letters look like keys."""
 _TRUE: Final = ("true", "yes", "on", "1")
 _FALSE: Final = ("false", "no", "off", "0")
-
-
-def sounds_secret(name: str) -> bool:
-    """True for a name such as `TORCH_API_KEY`, whose value is nobody's business."""
-    return _TELLING.search(name) is not None
-
-
-def listed(value: str, user: str) -> str | None:
-    """`value` where it is a list of plain words as NCCL's and PyTorch's variables have them, empty included; else None."""
-    if len(value) > MAX_LABEL:
-        return None
-    if all(_is_plain(word, user) for word in _SEPARATORS.split(value) if word):
-        return value
-    return None
 
 
 def of_kind(kind: FlagKind, value: str, user: str, is_switch: bool = False) -> str | None:
@@ -54,7 +35,7 @@ def of_kind(kind: FlagKind, value: str, user: str, is_switch: bool = False) -> s
         return "true" if is_switch else None
     if kind == "model":
         return model(value, user)
-    return value if _WORD.fullmatch(value) and _is_plain(value, user) else None
+    return None if not _WORD.fullmatch(value) or _names(value, user) or _is_a_secret(value) else value
 
 
 def model(value: str, user: str) -> str | None:
@@ -71,12 +52,6 @@ def model(value: str, user: str) -> str | None:
     return last
 
 
-def _is_plain(word: str, user: str) -> bool:
-    if _UUID.fullmatch(word) or _NUMBER.fullmatch(word) or _SIZE.fullmatch(word):
-        return True
-    return _WORD.fullmatch(word) is not None and not _names(word, user) and not _is_a_secret(word)
-
-
 def _names(word: str, user: str) -> bool:
     """True where the user's name is the word or a part of it."""
     return bool(user) and user.lower() in (word.lower(), *_PARTS.split(word.lower()))
@@ -86,4 +61,4 @@ def _is_a_secret(word: str) -> bool:
     """Long runs of letters and digits without a break, a known service's key, or a name that says so."""
     longest = max(_PARTS.split(word), key=len)
     is_scrambled = len(longest) >= _SCRAMBLED_FROM and any(c.isdigit() for c in longest) and any(c.isalpha() for c in longest)
-    return is_scrambled or len(longest) > 32 or sounds_secret(word) or _KEY.match(word) is not None
+    return is_scrambled or len(longest) > 32 or _TELLING.search(word) is not None or _KEY.match(word) is not None

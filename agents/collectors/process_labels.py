@@ -15,6 +15,7 @@ from agents.collectors import cgroup, command_line, environment, loaded, process
 from agents.worker import Worker
 from wire.labels import MAX_LABEL, MAX_LABELS, is_label
 from wire.messages import GpuFacts
+from wire.variables import SET
 
 log = logging.getLogger(__name__)
 
@@ -242,8 +243,9 @@ def _whole(path: str) -> bytes:
 
 
 def _bounded(found: dict[str, str]) -> dict[str, str]:
-    """At most MAX_LABELS, who it is first of all, then the versions, then flags, then variables; each value short."""
+    """At most MAX_LABELS, who it is first of all, then the versions, then flags, then variables, those last that are told of without a value."""
     order = {name: rank for rank, name in enumerate((*_IDENTITY, "visible_gpus", "engine", "launcher", "torch", "cuda"))}
-    names = sorted(found, key=lambda name: (order.get(name, 100 if name.startswith("flag.") else 200), name))
+    later = {name: 100 if name.startswith("flag.") else 300 if found[name] == SET else 200 for name in found}
+    names = sorted(found, key=lambda name: (order.get(name, later[name]), name))
     fit = [name for name in names if is_label(name) and len(found[name]) <= MAX_LABEL]
     return {name: found[name] for name in fit[:MAX_LABELS]}

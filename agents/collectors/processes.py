@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from agents.collectors import process_stat, procfs
-from agents.collectors.command_line import INTERPRETER, program
 from agents.collectors.descendants import Descendants, Tree
+from agents.collectors.interpreters import INTERPRETER, script
 from agents.collectors.process_readers import READERS, Answers
 from agents.collectors.process_stat import Stat
 from wire.messages import Cell
@@ -162,12 +162,13 @@ class ProcessCollector:
 
     def _name(self, base: str, comm: str) -> str:
         if not INTERPRETER.fullmatch(comm):
-            return comm
+            return comm if comm.isprintable() else "".join(one if one.isprintable() else "?" for one in comm)
         try:
-            words = procfs.read(f"{base}/cmdline").split(b"\0")
+            words = procfs.read(f"{base}/cmdline").decode(errors="replace").rstrip("\0").split("\0")
         except OSError:
             return comm
-        return program([word.decode(errors="replace") for word in words if word]) or comm
+        found = script(words)
+        return comm if found is None else found[0]
 
 
 def _keeps_delays(proc: str) -> bool:

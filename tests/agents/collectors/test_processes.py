@@ -7,11 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agents.collectors import procfs
-from agents.collectors.command_line import program
 from agents.collectors.processes import MAX_PROCESSES, PROCESS_METRICS, ProcessCollector, Reading
 from tests.agents.proc import Proc
 
@@ -207,32 +204,20 @@ def test_an_absurd_number_of_processes_is_cut(proc: Proc) -> None:
     assert len(readings) == MAX_PROCESSES
 
 
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        (["python", "train.py", "--token", "secret"], "train.py"),
-        (["/usr/bin/python3.11", "-u", "-X", "dev", "/home/x/run/train.py"], "train.py"),
-        (["python", "-m", "vllm.entrypoints.api_server", "--model", "m"], "vllm.entrypoints.api_server"),
-        (["python", "-c", "import os; secret='x'"], None),
-        (["python", "-W", "ignore", "a.py"], "a.py"),
-        (["python"], None),
-        (["python", "pass word"], None),
-        (["python", "x" * 65], None),
-        (["bash", "-lc", "hunter2"], None),
-        (["bash", "-e", "run.sh"], "run.sh"),
-    ],
-)
-def test_the_program_of_an_interpreter_is_its_script_or_module(words: list[str], name: str | None) -> None:
-    """And never another argument."""
-    assert program(words) == name
+def test_a_name_with_control_characters_is_told_without_them(proc: Proc) -> None:
+    """A process calls itself what it likes; terminals obey escape sequences."""
+    proc.process(10, comm="x\x1b[2J\u202e")
+
+    (reading,) = ProcessCollector(proc.root).collect([10], 0.0)
+    assert reading.name == "x?[2J?"
 
 
-@given(st.lists(st.text(max_size=20), max_size=8))
-def test_no_command_line_is_too_odd(words: list[str]) -> None:
-    """Whatever it is, the name is short and plain."""
-    name = program(words)
+def test_the_word_behind_a_bare_hyphen_is_no_name(proc: Proc) -> None:
+    """The program came by the standard input; what follows are its arguments."""
+    proc.process(10, comm="python", cmdline="python\0-\0hunter2\0")
 
-    assert name is None or (0 < len(name) <= 64 and " " not in name)
+    (reading,) = ProcessCollector(proc.root).collect([10], 0.0)
+    assert reading.name == "python"
 
 
 def test_a_real_child_is_seen_with_its_cpu() -> None:
