@@ -6,6 +6,7 @@ A setting is one field of AgentConfig with its description; flags, variables and
 import difflib
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_typ
 import msgspec
 from msgspec import Meta, Struct
 
+from agents import server_url
 from agents.scrape import target
 from wire.labels import ENGINES
 
@@ -34,6 +36,10 @@ OTHERS: Final = {
 COMMANDS: Final = ("pause_profiling", "release")
 """What can be asked of a running agent, on the node or, where `allow_commands` names it, by the server."""
 LISTEN_PORT: Final = 9401
+_TOKEN_MAX: Final = 1024
+_TOKEN: Final = re.compile(rf"[!-~]{{1,{_TOKEN_MAX}}}")
+_NODE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+"""The names for which the server gives tokens out."""
 
 
 class ConfigError(Exception):
@@ -80,13 +86,13 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
                 raise ConfigError(
                     f"{self.tokens} has no token for node {node!r}; known are {', '.join(sorted(tokens)) or 'none'}."
                 )
-            return tokens[node]
+            return _sendable(tokens[node], f"{self.tokens}, node {node!r}")
         if self.token_file is not None:
-            return _read(self.token_file).strip()
+            return _sendable(_read(self.token_file).strip(), str(self.token_file))
         token = os.environ.get("FETTLE_AGENT_TOKEN", "").strip()
         if not token:
             raise ConfigError("no token: give --token-file FILE, or the variable FETTLE_AGENT_TOKEN.")
-        return token
+        return _sendable(token, "FETTLE_AGENT_TOKEN")
 # fmt: on
 
 
@@ -138,15 +144,28 @@ def load(file: Path | None, flags: Mapping[str, object], environment: Mapping[st
     words = [*_of_environment(environment, known), *_of_flags(flags, known)]
     for number, (origin, name, value) in enumerate((*written, *words)):
         is_text = number >= len(written)  # "64" is a number there, while a file knows numbers itself
+        if value == "" and name != "node":
+            raise ConfigError(f"{origin} is empty: give it a value, or leave it out.")
         try:
             given[name] = msgspec.convert(value, known[name].type, strict=not is_text, dec_hook=_path)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{origin}: {error}.") from None
+            can = f" It can be {', '.join(known[name].choices)}." if known[name].choices else ""
+            raise ConfigError(f"{origin}: {error}.{can}") from None
     config = AgentConfig(**given)
-    if config.server is not None and not config.server.startswith(("ws://", "wss://")):
-        raise ConfigError(f"server={config.server!r} must begin with ws:// or wss://.")
     _check_endpoints(config)
-    return config if config.node else msgspec.structs.replace(config, node=socket.gethostname())
+    return _named(config)
+
+
+def _named(config: AgentConfig) -> AgentConfig:
+    """With the host's name where the settings give none; ConfigError for a name that no server takes."""
+    node = config.node or socket.gethostname()
+    if not (config.replay or _NODE.fullmatch(node)):
+        whose = "node" if config.node else "the host's name"
+        raise ConfigError(
+            f"{whose}={node!r} can be no node's name, which has letters, digits, dots, dashes and underscores only and begins with a"
+            " letter or a digit: give one with --node."
+        )
+    return msgspec.structs.replace(config, node=node)
 
 
 def listen_address(text: str) -> tuple[str, int]:
@@ -194,6 +213,11 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 def _check_endpoints(config: AgentConfig) -> None:
     """ConfigError for an address that cannot be asked; the message does not repeat it, for it may hold a password."""
+    if config.server is not None:
+        try:
+            server_url.check(config.server)
+        except ValueError as error:
+            raise ConfigError(f"server {error}.") from None
     for number, url in enumerate(config.dcgm, 1):
         _check_address(f"dcgm, address {number}", url)
     if config.source == "dcgm" and not config.dcgm:
@@ -224,11 +248,30 @@ def _path(wanted: type, value: object) -> object:
     raise NotImplementedError(f"{value!r} is no {wanted.__name__}")
 
 
+def _sendable(token: str, where: str) -> str:
+    """The token, where a header can hold it; else a ConfigError that says what is wrong with it, never what it is."""
+    if _TOKEN.fullmatch(token):
+        return token
+    if not token:
+        raise ConfigError(f"{where}: there is no token in it; issue one on the server.")
+    number, lines = len(token), len(token.splitlines())
+    what = (
+        f"{lines} lines"
+        if lines > 1
+        else f"{number} characters, some of which no token has"
+        if number <= _TOKEN_MAX
+        else f"{number} characters"
+    )
+    raise ConfigError(f"{where}: it must hold the token alone, in one line of ASCII letters, digits and signs; it has {what}.")
+
+
 def _read(file: Path) -> str:
     try:
         return file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError:  # which quotes what it stumbled over
+        raise ConfigError(f"{file}: cannot be read: it is not text in UTF-8.") from None
 
 
 def _tokens(file: Path) -> dict[str, str]:

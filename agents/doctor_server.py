@@ -14,8 +14,9 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
 
 from agents import otlp_protobuf
 from agents.config import AgentConfig, ConfigError
-from agents.otlp import NO_JSON, PATH, post, reason
+from agents.otlp import NO_JSON, PATH, is_taken, post, reason
 from agents.scrape import target
+from agents.server_url import shown
 
 Found = tuple[str, Literal["ok", "note", "wrong"], str, str]
 
@@ -51,8 +52,8 @@ async def server(config: AgentConfig, now: Callable[[], float] = time.time) -> l
             "no answer in time" if isinstance(error, TimeoutError) else str(error).splitlines()[0] if str(error) else "no answer"
         )
         remedy = "Check the address, that the server runs (curl its /healthz), DNS, and firewalls between the two."
-        return [*found, ("server", "wrong", f"{config.server} cannot be reached: {reason}", remedy)]
-    reached: Found = ("server", "ok", f"{config.server} takes the token of {config.node} ({took * 1000:.0f} ms)", "")
+        return [*found, ("server", "wrong", f"{shown(config.server)} cannot be reached: {reason}", remedy)]
+    reached: Found = ("server", "ok", f"{shown(config.server)} takes the token of {config.node} ({took * 1000:.0f} ms)", "")
     return [*found, reached, *_skew(date, now())]
 
 
@@ -61,7 +62,7 @@ def _refused(config: AgentConfig, status: int) -> Found:
         remedy = f"On the server: `manage.py agent_token {config.node}`, then put the token into the token file."
         return ("token", "wrong", f"HTTP {status}: it is unknown, revoked or another node's", remedy)
     remedy = "Check the address: it should end in /ws/agent/, and a proxy must pass WebSockets on."
-    return ("server", "wrong", f"{config.server} answers with HTTP status {status}", remedy)
+    return ("server", "wrong", f"{shown(config.server or '')} answers with HTTP status {status}", remedy)
 
 
 def _skew(date: str | None, now: float) -> list[Found]:
@@ -110,7 +111,7 @@ def otlp(config: AgentConfig) -> list[Found]:
                 "Check the address and that a collector with OTLP over HTTP listens there.",
             )
         ]
-    if status != 200:
+    if not is_taken(status):
         return [
             (
                 "otlp",

@@ -197,7 +197,7 @@ class Exporter:
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._failure(f"{self._where.origin} cannot be reached: {reason(error)}.")
             return
-        if status != 200:
+        if not is_taken(status):
             self._failure(f"{self._where.origin} answers with HTTP status {status}.")
             return
         if rejected:
@@ -215,7 +215,7 @@ class Exporter:
             if status not in NO_JSON:
                 return status, _rejected(answer)
         status, answer = post(self._where, otlp_protobuf.encoded(body), otlp_protobuf.KIND)
-        self._is_binary = status == 200
+        self._is_binary = is_taken(status)
         return status, otlp_protobuf.rejected(answer)
 
     def _failure(self, sentence: str) -> None:
@@ -224,6 +224,11 @@ class Exporter:
         if not self._said:
             log.warning("OTLP: %s", sentence)
         self._said = sentence
+
+
+def is_taken(status: int) -> bool:
+    """Whether a collector that answers so has the request: 200 by the protocol, 202 or 204 of gateways that pass it on later."""
+    return 200 <= status < 300
 
 
 def post(where: Target, body: bytes, kind: str = JSON, deadline_s: float | None = None) -> tuple[int, bytes]:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
-from agents import exposition, lock
+from agents import exposition, lock, server_url
 from agents.config import AgentConfig, ConfigError, listen_address
 from agents.control import Controllable, Controls, ControlSocket
 from agents.loop import NodeLoop, agent_version
@@ -33,18 +33,23 @@ def hold(config: AgentConfig, server: str) -> Held:
     """The lock of this node at this server; HeldError while another agent has it. Recordings need none."""
     if config.replay:
         return Held()
-    folder = lock.folder(config.run_dir, config.spool)
-    if folder is None:
-        if config.run_dir is not None:
-            raise ConfigError(f"run_dir={config.run_dir} cannot be written.")
-        log.info("No folder for a lock and a control socket; the setting run_dir names one.")
-        return Held()
     stem = lock.stem(server, config.node)
+    folder = None
     try:
+        folder = lock.folder(config.run_dir, config.spool)
+        if folder is None:
+            if config.run_dir is not None:
+                raise ConfigError(f"run_dir={config.run_dir} cannot be written.")
+            log.info("No folder for a lock and a control socket; the setting run_dir names one.")
+            return Held()
         what = f"speaks for node {config.node} to {server} already: stop it first, or give this one another --node."
         return Held(lock.hold(folder / f"{stem}.lock", what), folder / f"{stem}.sock")
     except OSError as error:
-        raise ConfigError(f"{folder / stem}.lock cannot be used: {error.strerror or error}.") from None
+        place = folder or config.run_dir
+        if error.errno in lock.FULL:
+            log.warning("%s is full: the agent runs without its lock and its control socket until its next start.", place)
+            return Held()
+        raise ConfigError(f"{place}: {stem}.lock cannot be used: {error.strerror or error}.") from None
 
 
 class Outputs:
@@ -62,7 +67,7 @@ class Outputs:
         source = nodes[0].source
         controls = None
         if len(nodes) == 1 and isinstance(source, Controllable):
-            controls = Controls(source, self._views[0], server, nodes[0].tell, self._version)
+            controls = Controls(source, self._views[0], server_url.shown(server), nodes[0].tell, self._version)
             if held.socket is not None:
                 self._control = ControlSocket(held.socket, controls)
         for node in nodes:

@@ -80,7 +80,10 @@ class Parsed(NamedTuple):
 
 def target(url: str, path: str = "/metrics") -> Target:
     """The endpoint that `url` names, `path` where it names none; ValueError with a sentence that repeats no credentials."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its words repeat the address
+        raise ValueError("it must be an address like http://127.0.0.1:8000/metrics") from None
     host = parts.hostname or ""
     try:
         port = parts.port

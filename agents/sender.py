@@ -14,6 +14,7 @@ from agents.clock import Clock
 from agents.config import ConfigError
 from agents.outbox import Outbox, plain
 from agents.segment import Group
+from agents.server_url import shown
 from agents.session import WELCOME_S, ServerRefusedError, Session
 from agents.spool import Spool
 from wire.codec import WireError
@@ -34,6 +35,7 @@ class Sender:
         self._spool = spool
         self._clock = clock
         self._url = url
+        self._shown = shown(url)
         self._token = token
         self._outbox = Outbox(spool, as_text)
         self._session: Session | None = None
@@ -101,7 +103,7 @@ class Sender:
                 refused = True
                 self._say(f"The server refuses this node: {error}", logging.ERROR)
             except (OSError, ConnectionClosed, InvalidHandshake, asyncio.TimeoutError, WireError) as error:
-                self._say(f"No connection to {self._url}: {_short(error)}", logging.WARNING)
+                self._say(f"No connection to {self._shown}: {_short(error)}", logging.WARNING)
             finally:
                 self._session = None
             if self._stopping or group is not self._spool.current:
@@ -137,7 +139,7 @@ class Sender:
             raise
 
     def _welcomed(self) -> None:
-        self._say(f"Connected to {self._url}.", logging.INFO)
+        self._say(f"Connected to {self._shown}.", logging.INFO)
 
     def _say(self, what: str, level: int) -> None:
         """Log a change of state, once."""

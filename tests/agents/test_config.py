@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agents.config import AgentConfig, ConfigError, listen_address, load, settings
+from agents.server_url import shown
 from cli.agent import main
 
 
@@ -30,7 +31,15 @@ def test_the_hosts_name_is_the_default_node() -> None:
         ("speed = 0", "speed"),
         ("spool_max_mb = -1", "spool_max_mb"),
         ('wire = "xml"', "xml"),
-        ('server = "http://a/"', "ws://"),
+        ('server = "http://a/"', "server must begin with ws://"),
+        ('server = "ws://"', "server has a host or a port that is none"),
+        ('server = "ws://a:99999/"', "server has a host or a port that is none"),
+        ('server = "ws://a b/"', "server has a space"),
+        ('server = "ws://a/#b"', "server has a part after #"),
+        ('server = ""', r"server is empty: give it a value, or leave it out\.$"),
+        ('node = "a\\nb"', "node=.*can be no node's name"),
+        ('node = "-a"', "node=.*can be no node's name"),
+        ('node = "a/../b"', "node=.*can be no node's name"),
         ("server = 3", "server"),
         ("server = ", "not TOML"),
         ('source = "dcgm"', "needs an endpoint"),
@@ -81,6 +90,31 @@ def test_an_address_that_is_wrong_is_not_repeated(tmp_path: Path) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url", ["ws://me:secret@host/", "ws://me:secret@host:port/", "ws://me:secret@ho\u2100st/", "me:secret@host"]
+)
+@pytest.mark.parametrize("setting", ["server", "otlp"])
+def test_no_message_repeats_a_password(setting: str, url: str) -> None:
+    """Whatever else is wrong with the address; one to the server may hold none at all."""
+    with pytest.raises(ConfigError) as caught:
+        load(None, {setting: url})
+
+    assert "secret" not in str(caught.value)
+    assert str(caught.value).startswith(setting)
+
+
+def test_an_address_is_shown_without_what_may_be_secret() -> None:
+    """Neither user nor password nor query."""
+    assert shown("wss://me:secret@host:8443/ws/agent/?token=secret") == "wss://host:8443/ws/agent/"
+    assert shown("ws://[::1]:8000/ws/agent/") == "ws://[::1]:8000/ws/agent/"
+
+
+@pytest.mark.parametrize("url", ["ws://a/", "wss://a.b-c:8443/ws/agent/", "ws://127.0.0.1:1/x?y=1", "ws://[fe80::1%eth0]:80/"])
+def test_addresses_of_servers_are_taken(url: str) -> None:
+    """With names, numbers, ports and paths."""
+    assert load(None, {"server": url}).server == url
+
+
 def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     """Each setting is taken from the first that has it; words become what the field is."""
     file = tmp_path / "agent.toml"
@@ -109,7 +143,13 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         ("", {"FETTLE_AGENT_SPEED": "fast"}, "FETTLE_AGENT_SPEED: Expected"),
         ("", {"FETTLE_AGENT_GPUS": "0"}, "FETTLE_AGENT_GPUS: Expected `int` >= 1"),
         ('gpus = "4"', {}, "gpus: Expected `int"),
-        ("", {"FETTLE_AGENT_ALLOW_COMMANDS": "release,reboot"}, "FETTLE_AGENT_ALLOW_COMMANDS: .*reboot"),
+        (
+            "",
+            {"FETTLE_AGENT_ALLOW_COMMANDS": "release,reboot"},
+            "FETTLE_AGENT_ALLOW_COMMANDS: .*reboot.*It can be pause_profiling, release",
+        ),
+        ("", {"FETTLE_AGENT_LISTEN": ""}, r"^FETTLE_AGENT_LISTEN is empty: give it a value, or leave it out\.$"),
+        ("", {"FETTLE_AGENT_SPOOL": ""}, "^FETTLE_AGENT_SPOOL is empty"),
         ('otlp = "me:secret@host"', {}, "otlp: it must be an address"),
         ('listen = "here"', {}, "must be HOST:PORT"),
         ('listen = "::1:9401"', {}, "must be HOST:PORT"),

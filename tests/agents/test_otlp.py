@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from agents import otlp
+from agents import doctor_server, otlp
+from agents.config import AgentConfig
 from agents.otlp import Exporter
 from agents.scrape import target
 from agents.vitals import NodeView
@@ -168,6 +169,20 @@ async def test_it_is_sent_every_ten_seconds_and_never_what_is_stale(collector: C
         sending.close()
 
     assert len(collector.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [200, 202, 204])
+async def test_a_gateway_that_passes_metrics_on_later_has_taken_them(collector: Collector, status: int) -> None:
+    """Every answer of 2xx is one; the doctor judges it alike."""
+    collector.status, collector.answer = status, b""
+    async with node() as loop:
+        sending = exporter(collector.url, [loop.view()])
+        sending.ticked(time.monotonic())
+        await until(lambda: sending.sent + sending.failed == 1)
+        sending.close()
+    (found,) = await asyncio.to_thread(doctor_server.otlp, AgentConfig(otlp=collector.url))
+
+    assert (sending.sent, found[1]) == (1, "ok")
 
 
 @pytest.mark.parametrize(
