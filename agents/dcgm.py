@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from agents.dcgm_endpoint import Endpoint, Memory
+from agents.dcgm_endpoint import Endpoint, Memory, TooManyGpusError
 from agents.dcgm_readings import GPU_METRICS, PROFILED, STALE_S, GpuAnswer, Habits, readings
 from agents.device import NO_ACCOUNTS, DeviceEvent, DriverError, GpuReader, Versions
+from agents.gpu_slot import MAX_GPUS
 from agents.scrape import DEADLINE_S, Target
 from agents.told_gpu_labels import fit
 from wire.dcgm_fields import MIG_MODE
@@ -20,8 +21,6 @@ MAX_AGE_S: Final = 15.0
 """An answer older than this is no reading of now."""
 GONE_S: Final = 30.0
 """A GPU that the exporter has not named for so long, while it names others, is lost."""
-MAX_GPUS: Final = 64
-"""No node has more."""
 _BLANK: Final = (
     "dcgm-exporter gives blanks or noughts for all profiling metrics of this GPU: end what else profiles it, then run `dcgmi profile --resume` "
     "on the node, or restart the exporter."
@@ -151,6 +150,9 @@ class DcgmGpu:
 class DcgmDriver:
     """The GPUs that dcgm-exporters of this node tell of, joined by UUID; what the first does not tell, the next may."""
 
+    is_exporter: Final = True
+    """What does not answer here is no driver: see KeptDriver."""
+
     def __init__(self, targets: Sequence[Target], deadline_s: float = DEADLINE_S) -> None:
         self._targets = targets
         self._deadline_s = deadline_s
@@ -169,6 +171,8 @@ class DcgmDriver:
         hosts = sorted({host for gpu, _ in answers for host in gpu.hosts})
         if len(hosts) > 1:
             raise DriverError("several_nodes", f"dcgm-exporter tells of {', '.join(hosts)}")
+        if any(isinstance(endpoint.error, TooManyGpusError) for endpoint in endpoints):
+            raise DriverError("several_nodes", f"dcgm-exporter names more than {MAX_GPUS} GPUs")
         if len(failures) == len(endpoints):
             raise DriverError("no_exporter", " ".join(failures).rstrip("."))
         if not answers:
@@ -186,6 +190,7 @@ class DcgmDriver:
             if gpu.uuid not in found:
                 found[gpu.uuid] = DcgmGpu(gpu, endpoints, endpoint.habits)
         for endpoint in endpoints:
+            endpoint.tell_silence()
             endpoint.start()
         self._endpoints = endpoints
         return tuple(found.values())
@@ -195,8 +200,8 @@ class DcgmDriver:
         return self._versions
 
     def unreachable(self) -> tuple[str, ...]:
-        """Exporters that do not answer, a sentence each."""
-        return tuple(str(endpoint.error) for endpoint in self._endpoints if endpoint.error is not None)
+        """None: an exporter that does not answer is no GPU; it is told as an event of the driver."""
+        return ()
 
     def event(self, timeout_ms: int) -> DeviceEvent | None:
         """The next XID; None after `timeout_ms`."""

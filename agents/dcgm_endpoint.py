@@ -3,13 +3,15 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
 from agents.dcgm_readings import STALE_S, GpuAnswer, Habits, gpus
 from agents.device import DeviceEvent
-from agents.scrape import DEADLINE_S, Parser, ScrapeError, Target, fetch
+from agents.gpu_slot import MAX_GPUS
+from agents.samples import Parser
+from agents.scrape import DEADLINE_S, ScrapeError, Target, fetch
 from wire.dcgm_fields import STARTS
 
 log = logging.getLogger(__name__)
@@ -17,6 +19,14 @@ log = logging.getLogger(__name__)
 PERIOD_S: Final = 1.0
 PERIOD_MAX_S: Final = 5.0
 """An exporter renews its values every 30 s by default: asking it again at once brings the same bytes."""
+
+
+_REMEMBERED: Final = 2 * MAX_GPUS
+"""GPUs that are gone are known again when they come back, so many of them."""
+
+
+class TooManyGpusError(ScrapeError):
+    """The exporter names more GPUs than a node has."""
 
 
 @dataclass(slots=True)
@@ -27,6 +37,16 @@ class Memory:
     xids: dict[str, int] = field(default_factory=dict)
     changed: dict[str, tuple[tuple[object, ...], float]] = field(default_factory=dict)
     """By UUID: what the GPU's readings look like, and since which monotonic second."""
+
+    is_silent: bool = False
+    """It was told that it does not answer."""
+
+    def forget(self, told: Collection[str]) -> None:
+        """Drop the oldest of the GPUs that are not told of any more, where there are too many."""
+        for known in (self.changed, self.xids):
+            gone = [uuid for uuid in known if uuid not in told]
+            for uuid in gone[: max(0, len(known) - _REMEMBERED)]:
+                del known[uuid]
 
 
 class Endpoint:
@@ -75,6 +95,14 @@ class Endpoint:
             return
         self.at, self.error = time.monotonic(), None
 
+    def tell_silence(self) -> None:
+        """Tell that it does not answer, once, and that it does again; its neighbours may tell of the same GPUs."""
+        if (self.error is not None) == self._memory.is_silent:
+            return
+        self._memory.is_silent = self.error is not None
+        text = f"{self.where.url} answers again." if self.error is None else f"A dcgm-exporter is not read: {self.error}"
+        self.tell(DeviceEvent("driver", None, None, text))
+
     def is_frozen(self, uuid: str, now: float) -> bool:
         """True for a GPU whose every reading, power among them, has stood still for longer than any live one's would."""
         before = self._memory.changed.get(uuid)
@@ -87,6 +115,8 @@ class Endpoint:
             log.warning("%s answers with %d lines that are no samples; they are left out.", self.where.url, parsed.bad_lines)
         self._bad_lines = parsed.bad_lines
         answers = gpus(parsed.samples, time.time())
+        if len(answers) > MAX_GPUS:
+            raise TooManyGpusError("out_of_range", f"dcgm-exporter names more than {MAX_GPUS} GPUs, which are not read")
         now = time.monotonic()
         for uuid, gpu in answers.items():
             fingerprint = gpu.fingerprint
@@ -94,6 +124,7 @@ class Endpoint:
             if before is None or before[0] != fingerprint:
                 self._memory.changed[uuid] = (fingerprint, now)
             self._watch_xid(gpu)
+        self._memory.forget(answers)
         self.gpus, self._body = answers, body
 
     def _watch_xid(self, gpu: GpuAnswer) -> None:

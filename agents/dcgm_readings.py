@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from agents.scrape import Sample
+from agents.samples import Sample
 from wire import dcgm_fields
 from wire.dcgm_fields import BY_NAME, Field
 from wire.messages import Cell

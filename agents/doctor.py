@@ -56,6 +56,15 @@ REMEDIES: Final[dict[str, tuple[Level, str]]] = {
     "paused": ("note", "The agent was asked to leave it to others for a while; `fettle agent status` says for how long."),
 }
 """How bad a reason is, and what to do about it."""
+EXPORTER_REMEDIES: Final[dict[str, tuple[Level, str]]] = {
+    "timeout": (
+        "wrong",
+        "dcgm-exporter did not answer in time, or has told the same for long: ask its endpoint with curl, see its log and that of its DCGM.",
+    ),
+    "unsupported": ("note", "The exporter does not tell it: its counters file leaves it out, or the device cannot answer."),
+    "not_permitted": ("wrong", "Let DCGM read it: run the exporter with the rights that its log asks for."),
+}
+"""The same where dcgm-exporter speaks for the GPUs."""
 _TROUBLES: Final = ("gpu_lost", "ecc", "xid")
 _PROFILING: Final = "Profiling counters are kept to administrators: run the agent as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0."
 
@@ -101,9 +110,13 @@ async def examine(config: AgentConfig) -> Report:
         tick, seconds["a tick"] = await _timed(machine)
         seconds.update(doctor_system.collector_seconds(config))
         checks += _driver(machine)
-        checks += [Check("event", "wrong", event.text) for event in machine.events() if event.kind in _TROUBLES]
+        events = machine.events()
+        checks += [Check("event", "wrong", event.text) for event in events if event.kind in _TROUBLES]
+        if config.source == "dcgm" and machine.state == "ok":  # else the driver's line has said it
+            checks += [Check("exporter", "wrong", event.text) for event in events if event.kind == "driver"]
         absent = _absent(machine, tick)
-        checks += _readings(machine, absent)
+        checks += _readings(machine, absent, EXPORTER_REMEDIES if config.source == "dcgm" else {})
+        checks += [Check(name.replace("_", " "), "wrong", trouble) for name, trouble in machine.troubles.items() if trouble]
         checks += _engines(tick)
         pids = tick.processes.pid
     finally:
@@ -170,15 +183,15 @@ def _absent(machine: Machine, tick: Tick) -> dict[str, dict[str, list[str]]]:
     return found
 
 
-def _readings(machine: Machine, absent: dict[str, dict[str, list[str]]]) -> list[Check]:
+def _readings(machine: Machine, absent: dict[str, dict[str, list[str]]], of_gpus: dict[str, tuple[Level, str]]) -> list[Check]:
     checks = []
     for who, names in (*((f"GPU {facts.index}", GPU) for facts in machine.inventory.gpus), ("host", HOST)):
         missing = absent.get(who, {})
         left = len(names) - sum(len([name for name in some if name in names]) for some in missing.values())
         checks.append(Check(f"{who}: readings", "ok", f"{left} of {len(names)} are read"))
         for reason, some in sorted(missing.items()):
-            level, remedy = REMEDIES[reason]
-            if reason == "not_permitted" and all(isinstance(_source(name), Gpm) for name in some):
+            level, remedy = (REMEDIES if who == "host" else REMEDIES | of_gpus)[reason]
+            if reason == "not_permitted" and not of_gpus and all(isinstance(_source(name), Gpm) for name in some):
                 remedy = _PROFILING
             checks.append(Check(f"{who}: absent, {reason}", level, ", ".join(some), remedy))
     return checks

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from agents.engine_metrics import Average, HistogramMean, Kind, Pick, Quotient, Share, Total, Way
-from agents.scrape import Sample
+from agents.samples import Sample
 from wire.messages import Cell
 from wire.metrics import accept, sent
 

@@ -20,7 +20,8 @@ from agents.device import DeviceEvent
 from agents.engine_metrics import KINDS
 from agents.engine_readings import ENGINE_METRICS, Answer, answer, is_of, model, readings
 from agents.engine_search import Found, Search
-from agents.scrape import DEADLINE_S, Parser, ScrapeError, Target, fetch, target
+from agents.samples import Parser
+from agents.scrape import DEADLINE_S, ScrapeError, Target, fetch, target
 from agents.source import metric_major
 from agents.worker import Worker
 from wire.messages import Cell, Engines

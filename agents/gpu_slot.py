@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 TURN_S: Final = 0.1
 """How long GPUs wait for each other; one H200 takes 5 ms."""
+MAX_GPUS: Final = 64
+"""Of one node, with MIG instances: the server takes no more."""
 FIRST_INSTANCE: Final = 100
 """The first MIG instance of GPU 0 is number 100, of GPU 1 number 200."""
 

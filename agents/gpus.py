@@ -14,7 +14,7 @@ from msgspec import structs
 
 from agents.capabilities import Capabilities
 from agents.device import SLOW_S, DeviceEvent, Driver, Versions
-from agents.gpu_slot import Opened, Round, Rows, Slot, Stock, add_account, instance, numbered
+from agents.gpu_slot import MAX_GPUS, Opened, Round, Rows, Slot, Stock, add_account, instance, numbered
 from agents.kept_driver import KeptDriver
 from agents.source import GPU
 from wire.messages import Cell, Hold
@@ -192,7 +192,7 @@ class Gpus:
     def _unread(self, slot: Slot) -> str | None:
         """Why nothing of this GPU is known in this tick, its processes least of all; None where its collector says."""
         if self._kept.is_opening:
-            return "gpu_lost" if slot.lost else "driver_error"
+            return "gpu_lost" if slot.lost else self._kept.silence
         if self.state == "released":
             return "paused"
         return "timeout" if slot.late else None
@@ -206,10 +206,7 @@ class Gpus:
         self._dead_ticks += 1
         if self._dead_ticks >= DEAD_TICKS:
             self._dead_ticks = 0
-            self._kept.retry_at_once()
-            self._kept.enter("driver_error", "no GPU answers any more; the driver may have been reloaded")
-            for slot in slots:
-                slot.reader.fail("driver_error")
+            self._kept.give_up()
 
     def fail(self, reason: str) -> None:
         """Nothing can be read, for `reason`; a GPU that is lost stays so, unless the driver was let go."""
@@ -249,8 +246,17 @@ class Gpus:
                 continue
             slot.reader.fail("gpu_lost")
             slot.gone = True
+        self._forget_gone()
         self._versions = opened.versions
         self._take_stock(reloaded)
+
+    def _forget_gone(self) -> None:
+        """Keep no more places than a node may have: of GPUs that are not listed any more the first one goes first."""
+        gone = [slot for slot in self._slots if slot.gone]
+        for slot in gone[: max(0, len(self._slots) - MAX_GPUS)]:
+            slot.worker.close()
+            self._slots.remove(slot)
+            self._kept.tell("driver", slot.facts.uuid, f"GPU {slot.facts.index} is gone, and its place is taken by others.")
 
     def _take_stock(self, is_new_epoch: bool = False) -> None:
         """Make the stock anew where it changed, or where counters may have begun anew: a hello of its own follows."""

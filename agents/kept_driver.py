@@ -55,6 +55,7 @@ class KeptDriver:
         self.state = "not_read"
         self.detail = ""
         self.is_opening = False
+        self._is_exporter: bool = getattr(driver, "is_exporter", False)  # only dcgm-exporter is no driver
         self._driver = driver
         self._users = users
         self._deadline_s = deadline_s
@@ -65,6 +66,7 @@ class KeptDriver:
         self._happened: deque[DeviceEvent] = deque(maxlen=10_000)  # the watcher's thread appends
         self._outcome: Opened | DriverError | None = None
         self._is_shut = False
+        self._is_given_up = False
         self._watcher: threading.Thread | None = None
         self._watching = threading.Event()
         self._on_event: Callable[[], None] = _nothing
@@ -93,6 +95,19 @@ class KeptDriver:
     def is_readable(self) -> bool:
         """True where GPUs may be read."""
         return self.state == "ok" and not self.is_opening and time.monotonic() >= self._released_until
+
+    @property
+    def silence(self) -> str:
+        """Why the readings of GPUs are absent of which nothing can be asked: one of wire.metrics.REASONS."""
+        return "timeout" if self._is_exporter else "driver_error"
+
+    def give_up(self) -> None:
+        """No GPU has answered for a while: open it anew with the next tick."""
+        self.retry_at_once()
+        self._is_given_up = True
+        if not self._is_exporter:  # one that is silent is asked first what is wrong with it
+            self.enter("driver_error", "no GPU answers any more; the driver may have been reloaded")
+        self._users.fail(self.silence)
 
     def retry_at_once(self) -> None:
         """Open it anew with the next tick."""
@@ -157,10 +172,11 @@ class KeptDriver:
             if self.state != "released":
                 await self._let_go(driver, self._deadline_s)
             return
-        if self.state == "ok" and not self._users.wants_anew:
+        if self.state == "ok" and not (self._users.wants_anew or self._is_given_up):
             return
         if time.monotonic() < self._retry_at or self._hangs:
             return
+        self._is_given_up = False
         first = self.state == "not_read"
         was_open = self.state == "ok" or (self._users.has_any and self.state != "released")
         if not first:
@@ -187,14 +203,15 @@ class KeptDriver:
     def _take_outcome(self, driver: Driver) -> None:
         """Go on with what opening the driver brought, if it came back."""
         if self._opener.busy:
-            self.enter("timeout", DRIVER_STATES["timeout"])
+            state = "no_exporter" if self._is_exporter else "timeout"
+            self.enter(state, DRIVER_STATES[state])
             return
         outcome, self._outcome = self._outcome, None
         self.is_opening = False
         if not isinstance(outcome, Opened):
             error = outcome or DriverError("driver_error")
             self.enter(error.state, str(error))
-            self._users.fail("driver_error")
+            self._users.fail(self.silence)
             return
         was_ok = self.state == "ok"
         self._users.attach(outcome, was_ok)

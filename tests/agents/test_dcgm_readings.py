@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from agents.dcgm_readings import GPU_METRICS, STALE_S, Habits, gpus, readings
-from agents.scrape import Parser
+from agents.samples import Parser
 from tests.agents.exporter import answer
 from wire.messages import Cell
 

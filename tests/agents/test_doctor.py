@@ -7,6 +7,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from agents import doctor, doctor_server, doctor_system, drivers
 from agents.config import AgentConfig
@@ -14,6 +15,7 @@ from agents.doctor import Check, Report
 from agents.nvml_device import NvmlDriver
 from agents.spool import Spool
 from cli.__main__ import main
+from tests.agents.exporter import exporter, free_port
 from tests.agents.fake_nvml import FakeNvml
 from tests.agents.server import TOKEN, running
 from wire.metrics import REASONS
@@ -185,3 +187,20 @@ async def test_a_collector_for_otlp_that_does_not_listen_is_told() -> None:
 
     assert found[1] == "wrong"
     assert doctor_server.otlp(AgentConfig()) == []
+
+
+async def test_an_exporter_that_does_not_answer_is_no_gpu_that_is_lost(
+    config: AgentConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with an exporter is said in words of exporters: neither a lost GPU nor the driver's log."""
+    monkeypatch.setattr(doctor, "INTERVAL_S", 0.7)  # an event is waited for for half a second
+    nobody = f"http://127.0.0.1:{free_port()}/metrics"
+    with exporter() as stub:
+        stub.serve("dcgm-exporter-4.5.prom")
+        both = await doctor.examine(structs.replace(config, source="dcgm", dcgm=(stub.url, nobody)))
+    none = await doctor.examine(structs.replace(config, source="dcgm", dcgm=(nobody,)))
+
+    assert named(both, "exporter").text == f"A dcgm-exporter is not read: Nobody listens at {nobody}."
+    assert "counters file" in named(both, "GPU 0: absent, unsupported").remedy
+    assert named(none, "driver").text.startswith("no_exporter: ")
+    assert not [check for report in (both, none) for check in report.checks if check.name == "event" or "XID" in check.remedy]

@@ -6,7 +6,7 @@ import pytest
 
 from agents.engine_metrics import KINDS
 from agents.engine_readings import ENGINE_METRICS, Answer, answer, is_of, model, readings
-from agents.scrape import Parser
+from agents.samples import Parser
 from tests.agents.exporter import answer as file
 from wire.labels import ENGINES
 from wire.messages import Cell
