@@ -3,6 +3,7 @@
 The machine's own errors are told whatever part they are of, those of PCIe where a GPU is at the address or below the port.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Final
@@ -11,6 +12,8 @@ from agents.device import DeviceEvent
 from agents.kernel_line import Line
 from agents.kernel_log import KernelLog
 from agents.kernel_storms import QUIET_S, Storms
+
+log = logging.getLogger(__name__)
 
 _QUIET_MAX: Final = 1000
 _HARDWARE: Final = ("bus", "cpu", "memory", "hardware", "logged")
@@ -61,11 +64,19 @@ class KernelEvents:
         came = self._source.take()
         if any(line.kind in _DETAILS for line, _ in came):  # a line or two further the kernel says what it was
             came = [(line, at) for line, at in came if line.kind != "logged"]
-        return told + [event for line, at in came if (event := self._event(line, at, now)) is not None]
+        return told + [event for line, at in came if (event := self._safe_event(line, at, now)) is not None]
 
     def close(self) -> None:
         """Let the log go."""
         self._source.close()
+
+    def _safe_event(self, line: Line, at: float | None, now: float) -> DeviceEvent | None:
+        """A line that our telling of it stumbles over costs itself alone, not those that came with it."""
+        try:
+            return self._event(line, at, now)
+        except Exception:
+            log.exception("A line of the kernel's log (%s) could not be told of", line.kind)
+            return None
 
     def _event(self, line: Line, at: float | None, now: float) -> DeviceEvent | None:
         uuid, where = self._gpu(line)

@@ -13,13 +13,13 @@ from wire.pci import address
 
 _WORTH: Final = ("NVRM: ", "SXid", "Killed process", *WORTH)
 _XID: Final = re.compile(r"NVRM: Xid \((?P<where>[^)]{1,60})\): (?P<code>\d{1,5})\b(?P<rest>.*)")
-_WHERE: Final = re.compile(r"(?P<pci>\S+)(?: GPU-I:(?P<instance>\d+))?")
+_WHERE: Final = re.compile(r"(?P<pci>\S+)(?: GPU-I:(?P<instance>\d{1,4})\b)?")
 _PROCESS: Final = re.compile(r",\s*(?:pid='?(?:<unknown>|unknown|(?P<pid>\d+))'?)?(?:,?\s*name='?(?P<name>[^,']*)'?)?")
 _NVLINK: Final = range(144, 151)
 _FIRST_WORD: Final = re.compile(r"\(0x([0-9a-f]{8}) ", re.IGNORECASE)
 _RECOVERY: Final = 154
-_ACTION: Final = re.compile(r" to 0x([0-9a-f]+)\b", re.IGNORECASE)
-_SXID: Final = re.compile(r"nvidia-nvswitch(\d+): SXid \((?P<pci>[^)\s]+)\): (?P<code>\d{1,6}), (?P<fatal>Fatal|Non-fatal)\b")
+_ACTION: Final = re.compile(r" to 0x([0-9a-f]{1,8})\b", re.IGNORECASE)
+_SXID: Final = re.compile(r"nvidia-nvswitch(\d{1,4}): SXid \((?P<pci>[^)\s]+)\): (?P<code>\d{1,6}), (?P<fatal>Fatal|Non-fatal)\b")
 _MISMATCH: Final = re.compile(r"NVRM: API mismatch: the client(?: '(?P<name>[^']*)')?(?: \(pid (?P<pid>\d+)\))?")
 _KILLED: Final = re.compile(r"Killed process (?P<pid>\d+)(?:, UID \d+,)? \((?P<name>.*?)\),? total-vm")
 _LOST: Final = "fallen off the bus"

@@ -115,11 +115,20 @@ class KernelLog:
                 return True
 
     def _take(self, records: list[Record] | None, lines: Lines, source: Kmsg | Journal) -> None:
-        found = [(line, record.at) for record in records or () if (line := lines.read(record.message)) is not None]
+        found = [(line, record.at) for record in records or () if (line := _read(lines, record.message)) is not None]
         if found:
             self._came.extend(found)
             source.keep_mark()
             self._on_line()
+
+
+def _read(lines: Lines, message: str) -> Line | None:
+    """What a message tells; one that our reading of it stumbles over costs itself alone."""
+    try:
+        return lines.read(message)
+    except Exception:
+        log.exception("A line of the kernel's log could not be read; those after it are")
+        return None
 
 
 def of(config: AgentConfig) -> KernelLog:

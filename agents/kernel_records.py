@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 _CHUNK: Final = 16 * 1024
 _AT_ONCE: Final = 256
 """Records read before anything else has its turn."""
+_LINE_MAX: Final = 256 * 1024
+"""Bytes of one line; the kernel's have a few thousand, the journal's some ten thousand."""
 _ESCAPE: Final = re.compile(r"\\x([0-9a-f]{2})")
 _KERNEL: Final = 0
 """The facility of the kernel's own records; what programs write to /dev/kmsg has another one."""
@@ -34,6 +36,24 @@ class Record(Struct, frozen=True):
     at: float | None = None
 
 
+class _Split:
+    """Whole lines of what comes in pieces; one that is too long is left out, and no more of it is kept than that."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._is_too_long = False
+
+    def lines(self, chunk: bytes) -> list[bytes]:
+        """Those that end in this piece."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if self._is_too_long and lines:
+            self._is_too_long = False
+            del lines[0]
+        if self._is_too_long or len(self._rest) > _LINE_MAX:
+            self._is_too_long, self._rest = True, b""
+        return lines
+
+
 class Kmsg:
     """/dev/kmsg, or a file or pipe with its records. `mark` keeps the boot and the number of the last record that was read."""
 
@@ -42,7 +62,7 @@ class Kmsg:
         self._mark = mark
         self._proc = proc
         self._fd = -1
-        self._rest = b""
+        self._split = _Split()
         self._seq = -1
         self._told_to = -1
         self._is_backlog = False
@@ -84,8 +104,7 @@ class Kmsg:
             if not chunk:
                 self._reached_now()
                 return found or None
-            *lines, self._rest = (self._rest + chunk).split(b"\n")
-            found.extend(record for line in lines if (record := self._record(line)) is not None)
+            found.extend(record for line in self._split.lines(chunk) if (record := self._record(line)) is not None)
         return found
 
     def keep_mark(self) -> None:
@@ -149,7 +168,7 @@ class Journal:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._rest = b""
+        self._split = _Split()
 
     def open(self) -> None:
         """Start journalctl."""
@@ -181,8 +200,7 @@ class Journal:
             return []
         if not chunk:
             return None
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        return [record for line in lines if (record := _of_journal(line)) is not None]
+        return [record for line in self._split.lines(chunk) if (record := _of_journal(line)) is not None]
 
     def keep_mark(self) -> None:
         """The journal is followed from now on: there is nothing to remember."""

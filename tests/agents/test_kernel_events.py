@@ -207,3 +207,11 @@ def test_a_version_mismatch_says_what_to_do(log: Said, source: KernelEvents) -> 
     assert "process 849 (nvidia-powerd)" in event.text
     assert "reboot" in event.text
     assert "570" not in event.text
+
+
+def test_a_line_that_cannot_be_told_of_costs_itself_alone(log: Said, source: KernelEvents) -> None:
+    """Those that came with it are told, before it and after it."""
+    for line in (Line("xid", code=31), Line("xid", code=154, detail=1 << 20_000), Line("xid", code=79)):
+        log.lines.append((line, None))
+
+    assert [event.code for event in source.events()] == [31, 79]

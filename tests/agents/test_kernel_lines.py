@@ -180,3 +180,19 @@ def test_a_process_cannot_write_what_it_likes_through_its_name() -> None:
 
     assert line is not None
     assert line.name == "?[31m" + "x" * 27
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x" + "f" * 5000 + " (Reset)",
+        "NVRM: Xid (PCI:0000:01:00 GPU-I:" + "9" * 5000 + "): 154, pid=" + "9" * 5000,
+        "NVRM: Xid (PCI:0000:01:00 GPU-I:" + "9" * 20 + "): 154, pid=" + "9" * 5000,
+        "nvidia-nvswitch" + "9" * 5000 + ": SXid (PCI:0000:01:00.0): 1, Fatal, Link 0",
+    ],
+)
+def test_numbers_without_end_are_no_numbers(message: str) -> None:
+    """Python turns none of more than 4,300 digits into text."""
+    line = Lines().read(message)
+
+    assert line is None or (line.detail, line.instance, line.pid) == (None, None, None)

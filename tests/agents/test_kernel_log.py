@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.kernel_lines import Line
+from agents.kernel_lines import Line, Lines
 from agents.kernel_log import KernelLog
+from agents.kernel_records import _Split
 
 XID = "NVRM: Xid (PCI:0000:19:00): {code}, pid=77, name=python, Ch 00000008"
 
@@ -212,3 +213,47 @@ def test_closing_ends_a_journalctl_that_would_go_on(
     pid = int((tmp_path / "pid").read_text())
 
     until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_line_that_cannot_be_read_costs_itself_alone(
+    tmp_path: Path, begun: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were read with it are told, and the log is read on."""
+    read = Lines.read
+
+    def stumbles(lines: Lines, message: str) -> Line | None:
+        return read(lines, message) if ": 48," not in message else 1 / 0  # type: ignore[return-value]
+
+    monkeypatch.setattr(Lines, "read", stumbles)
+    log = tmp_path / "kmsg"
+    write(log, "")
+    told = begun(log)
+    reading(told)
+    write(log, record(31, 1) + record(48, 2) + record(79, 3))
+    until(lambda: told.codes() == [31, 79])
+    write(log, record(13, 4))
+    until(lambda: told.codes() == [31, 79, 13])
+
+
+@pytest.mark.parametrize("piece", [1000, 100_000])
+def test_a_line_without_an_end_is_left_out_and_takes_no_memory(piece: int) -> None:
+    """A pipe that somebody feeds without a newline; the next line is read again."""
+    split = _Split()
+    for _ in range(5_000_000 // piece):
+        assert split.lines(b"x" * piece) == []
+        assert len(split._rest) <= 256 * 1024
+    assert split.lines(b"the end of it\n") == []
+
+    assert split.lines(b"one\ntwo\nth") == [b"one", b"two"]
+    assert split.lines(b"ree\n") == [b"three"]
+
+
+def test_an_endless_line_in_the_log_costs_itself_alone(tmp_path: Path, begun: Callable[..., Told]) -> None:
+    """What stands behind it is read."""
+    log = tmp_path / "kmsg"
+    write(log, "")
+    told = begun(log)
+    reading(told)
+    write(log, record(31, 1) + "x" * 600_000 + "\n" + record(79, 2))
+
+    until(lambda: told.codes() == [31, 79])
