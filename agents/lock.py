@@ -1,10 +1,15 @@
 """One agent for one spool, and one for one node at one server: a lock that ends with the process that holds it."""
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
 from pathlib import Path
+from typing import Final
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+"""What a disk without space says. It passes: the agent does without what it would have written."""
 
 
 class HeldError(Exception):
@@ -30,8 +35,9 @@ def hold(path: Path, what: str) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)  # its holder removed it meanwhile
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())  # a full disk costs the pid, not the lock
+    with contextlib.suppress(OSError):  # a full disk costs the pid, not the lock
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
     return descriptor
 
 
@@ -59,16 +65,27 @@ def places(own: Path | None, spool: Path | None) -> tuple[Path, ...]:
 
 
 def folder(own: Path | None, spool: Path | None) -> Path | None:
-    """The first of `places` that this user may write to, made where it is missing; None where there is none."""
+    """The first of `places` that this user may write to, made where it is missing; None where there is none.
+
+    OSError where `own` cannot be made because the disk is full.
+    """
     for place in places(own, spool):
         try:
-            if not place.exists():
-                place.mkdir(parents=place is own or place is spool, mode=0o755)
-        except OSError:
-            continue
-        if os.access(place, os.W_OK | os.X_OK):
-            return place
+            if _usable(place, parents=place in (own, spool), is_public=place != spool):
+                return place
+        except OSError as error:
+            if place == own and error.errno in FULL:
+                raise
     return None
+
+
+def _usable(place: Path, *, parents: bool = True, is_public: bool) -> bool:
+    """True for a folder that this user may write to, made where it is missing; OSError where it cannot be made."""
+    if not place.exists():
+        place.mkdir(parents=parents, mode=0o700)
+        if is_public:
+            place.chmod(0o755)  # whatever the umask says: scripts of other users report there
+    return os.access(place, os.W_OK | os.X_OK)
 
 
 def stem(server: str, node: str) -> str:

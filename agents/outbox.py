@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 
 from agents.segment import BATCH, EVENT, Group
-from agents.spool import Range, Spool
+from agents.spool import Spool
 from wire.codec import decode_from_agent, encode_text
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class Outbox:
             return None
         return encode_text(decode_from_agent(payload)) if self._as_text else payload
 
-    def settle(self, group: Group, kind: int, ranges: list[Range]) -> None:
+    def settle(self, group: Group, kind: int, ranges: list[tuple[int, int]]) -> None:
         """The server stored these."""
         self.stored += self.spool.settle(group, kind, ranges)
 

@@ -4,7 +4,8 @@ Segments are append-only files of records, each with a checksum; the first recor
 its batches were made, so that a later run of the agent can still deliver them. What was settled (stored or refused) is a
 record too. A torn tail or a damaged record loses itself alone. When the bound is reached the oldest batches are dropped
 and counted; events move on to the newest segment, and go only when no batch is left to go in their place. While the disk
-refuses, records wait in memory, bounded in the same way.
+refuses, records wait in memory, bounded in the same way, and are written as soon as it takes some again; a full disk does not
+keep the agent from starting.
 
 Survives the death of the process at any instant. After a loss of power the last seconds may be missing; events are
 synced to the disk before they count as kept.
@@ -27,8 +28,6 @@ log = logging.getLogger(__name__)
 
 MEMORY_BYTES: Final = 8 << 20
 """How much waits in memory where there is no disk."""
-
-Range = tuple[int, int]
 
 
 class SpoolError(Exception):
@@ -61,10 +60,7 @@ class Spool:
         self._failing = False
         self._lock_fd: int | None = None
         if directory is not None:
-            self._lock(directory)
-            self._recover(directory)
-
-    # What the loop and the sender use
+            self._open(directory)
 
     def begin(self, hello: Hello) -> Group:
         """Make `hello` the one under which later records are made; its group."""
@@ -100,6 +96,8 @@ class Spool:
         place[0].records.add((group, kind, seq))
         if kind == EVENT:
             place[0].try_to_sync()
+        if self._in_memory:
+            self._write_waiting()
         self._bound_disk()
 
     def payload(self, group: Group, kind: int, seq: int) -> bytes | None:
@@ -118,10 +116,9 @@ class Spool:
             self.damaged += 1
         return payload
 
-    def settle(self, group: Group, kind: int, ranges: Iterable[Range]) -> int:
+    def settle(self, group: Group, kind: int, ranges: Iterable[tuple[int, int]]) -> int:
         """Forget the records in these inclusive ranges; how many there were."""
-        places = group.places[kind]
-        count = 0
+        places, count = group.places[kind], 0
         for low, high in ranges:
             seqs = range(low, high + 1) if high - low < len(places) else [seq for seq in places if low <= seq <= high]
             found = [seq for seq in seqs if seq in places]
@@ -135,6 +132,8 @@ class Spool:
 
     def close(self) -> None:
         """Close the files; what is not settled stays on disk."""
+        if self._in_memory and self._lock_fd is not None:
+            self._write_waiting()
         self._files.close()
         if self._lock_fd is not None:
             os.close(self._lock_fd)
@@ -157,19 +156,40 @@ class Spool:
         if self._directory is None:
             return None
         try:
+            if self._lock_fd is None:
+                self._take(self._directory)
             segment = self._files.open_under(self._current_hello)
             offset = segment.size
             self._files.put(segment, kind, seq, payload)
-        except OSError as error:
+        except (OSError, lock.HeldError) as error:
             self.write_errors += 1
-            if not self._failing:
-                self._failing = True
-                log.error("The spool %s refuses records, which wait in memory meanwhile: %s", self._directory, error)
+            self._say_failing(error)
             return None
         if self._failing:
             self._failing = False
             log.warning("The spool %s takes records again; %d so far had to wait in memory.", self._directory, self.write_errors)
         return segment, offset, len(payload)
+
+    def _say_failing(self, error: Exception) -> None:
+        if not self._failing:
+            self._failing = True
+            log.error("The spool %s refuses records, which wait in memory meanwhile: %s", self._directory, error)
+
+    def _write_waiting(self) -> None:
+        """Write what had to wait in memory, events first; what the disk still refuses waits on."""
+        for kind in (EVENT, BATCH):
+            for group in list(self._groups.values()):
+                waiting = {seq: place for seq, place in sorted(group.places[kind].items()) if isinstance(place, bytes)}
+                try:
+                    self._append_under(group, kind, waiting)
+                except OSError:
+                    if group is not self._current:
+                        self._files.give_up_open()  # it may end under another hello than the current one
+                    return
+                finally:
+                    self._in_memory -= sum(
+                        len(payload) for seq, payload in waiting.items() if group.places[kind][seq] is not payload
+                    )
 
     # Forgetting
 
@@ -188,7 +208,8 @@ class Spool:
                 self._carry_events(segment)
             lost = len(segment.records)
             if lost:
-                self._count_dropped(lost, sum(kind == EVENT for _, kind, _ in segment.records))
+                self.dropped += lost
+                self.dropped_events += sum(kind == EVENT for _, kind, _ in segment.records)
                 log.warning("The spool is full: its %d oldest records were dropped (%d so far).", lost, self.dropped)
             for group, kind, seq in segment.records:
                 group.places[kind].pop(seq, None)
@@ -204,7 +225,7 @@ class Spool:
         for group, seqs in events.items():
             payloads = {seq: payload for seq in sorted(seqs) if (payload := self.payload(group, EVENT, seq)) is not None}
             try:
-                self._append_under(group, payloads)
+                self._append_under(group, EVENT, payloads)
             except OSError:
                 self.write_errors += 1
                 self._files.give_up_open()  # it may end under another hello than the current one
@@ -215,25 +236,25 @@ class Spool:
             segment.records.difference_update((group, EVENT, seq) for seq in payloads)
         self._bound_memory()
 
-    def _append_under(self, group: Group, payloads: dict[int, bytes]) -> None:
-        """Append events of a group to one segment, between its hello and the current one; OSError when the disk refuses."""
-        if self._directory is None:
+    def _append_under(self, group: Group, kind: int, payloads: dict[int, bytes]) -> None:
+        """Append records of a group, each segment's between its hello and the current one; OSError when the disk refuses."""
+        if self._directory is None or not payloads:
             return
-        target = self._files.open_under(self._current_hello)
-        if group is not self._current:
-            self._files.put(target, HELLO, 0, encode(group.hello))
+        target: Segment | None = None
         for seq, payload in payloads.items():
+            following = self._files.open_under(self._current_hello)
+            if following is not target:
+                target = following
+                if group is not self._current:
+                    self._files.put(target, HELLO, 0, encode(group.hello))
             offset = target.size
-            self._files.put(target, EVENT, seq, payload)
-            group.places[EVENT][seq] = (target, offset, len(payload))
-            target.records.add((group, EVENT, seq))
-        if group is not self._current:
-            self._files.put(target, HELLO, 0, self._current_hello)
-        target.try_to_sync()
-
-    def _count_dropped(self, records: int, events: int) -> None:
-        self.dropped += records
-        self.dropped_events += events
+            self._files.put(target, kind, seq, payload)
+            group.places[kind][seq] = (target, offset, len(payload))
+            target.records.add((group, kind, seq))
+        if target is not None:
+            if group is not self._current:
+                self._files.put(target, HELLO, 0, self._current_hello)
+            target.try_to_sync()
 
     def _bound_memory(self) -> None:
         limit = min(MEMORY_BYTES, self._max_bytes)
@@ -247,35 +268,31 @@ class Spool:
                         break
                     if isinstance(place, bytes):
                         self._forget(group, kind, seq)
-                        self._count_dropped(1, kind == EVENT)
+                        self.dropped += 1
+                        self.dropped_events += kind == EVENT
         if before == 0:
             log.warning("More than %d bytes wait in memory: the oldest records are dropped until the server takes some.", limit)
 
     # Opening
 
-    def _lock(self, directory: Path) -> None:
+    def _open(self, directory: Path) -> None:
         try:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock_fd = lock.hold(
-                directory / "lock", f"uses the spool {directory}: stop it, or give this one its own directory."
-            )
+            self._take(directory)
         except lock.HeldError as error:
             raise SpoolHeldError(str(error)) from None
         except OSError as error:
-            raise SpoolError(f"the spool {directory} cannot be used: {error.strerror or error}.") from None
+            if error.errno not in lock.FULL:
+                raise SpoolError(f"the spool {directory} cannot be used: {error.strerror or error}.") from None
+            self._say_failing(error)
 
-    def _recover(self, directory: Path) -> None:
-        """Go on with what an earlier run left."""
+    def _take(self, directory: Path) -> None:
+        """Make the directory and lock it, and go on with what an earlier run left in it; OSError where the disk refuses."""
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock_fd = lock.hold(directory / "lock", f"uses the spool {directory}: stop it, or give this one its own directory.")
         found = recover(directory)
         self._files.take(found.segments, found.number)
-        self._groups = found.groups
+        self._groups = found.groups | self._groups
         self.damaged = found.damaged
-        self._count_dropped(found.orphans, found.orphan_events)
-        for boot, kind, low, high in found.settled:
-            for group in self._groups.values():
-                if group.hello.boot == boot:
-                    for seq in [seq for seq in group.places[kind] if low <= seq <= high]:
-                        self._forget(group, kind, seq)
+        self.dropped += found.orphans
+        self.dropped_events += found.orphan_events
         self._files.trim()
-        if self.damaged:
-            log.warning("The spool had %d damaged or torn stretches; the rest of it is kept.", self.damaged)

@@ -22,7 +22,7 @@ class Recovered:
     """The highest that a file has."""
     groups: dict[bytes, Group] = field(default_factory=dict)
     settled: list[tuple[str, int, int, int]] = field(default_factory=list)
-    """(boot, kind, low, high): records that are there and were settled since."""
+    """(boot, kind, low, high): records that were settled since, and are left out of the groups."""
     damaged: int = 0
     """Stretches of bytes that are no record."""
     orphans: int = 0
@@ -48,7 +48,21 @@ def recover(directory: Path) -> Recovered:
         except Exception:
             found.damaged += 1
             log.exception("The spool segment %s cannot be read to its end; the rest of the spool is kept", path.name)
+    for boot, kind, low, high in found.settled:
+        for group in found.groups.values():
+            if group.hello.boot == boot:
+                _leave_out(group, kind, low, high)
+    if found.damaged:
+        log.warning("The spool had %d damaged or torn stretches; the rest of it is kept.", found.damaged)
     return found
+
+
+def _leave_out(group: Group, kind: int, low: int, high: int) -> None:
+    places = group.places[kind]
+    for seq in [seq for seq in places if low <= seq <= high]:
+        place = places.pop(seq)
+        if not isinstance(place, bytes):
+            place[0].records.discard((group, kind, seq))
 
 
 def _recover_segment(found: Recovered, segment: Segment, content: bytes) -> None:

@@ -54,6 +54,21 @@ def test_the_setting_alone_counts_where_it_is_given(tmp_path: Path) -> None:
     assert lock.folder(tmp_path / "file" / "run", tmp_path) is None
 
 
+@pytest.mark.parametrize("umask", [0o077, 0o022])
+def test_a_folder_that_is_made_is_open_to_scripts_of_other_users(tmp_path: Path, umask: int) -> None:
+    """Whatever the umask: they report their steps there. The spool's is nobody else's business."""
+    before = os.umask(umask)
+    try:
+        made = lock.folder(tmp_path / "run", None)
+        spool = next(place for place in lock.places(None, tmp_path / "spool") if place == tmp_path / "spool")
+        kept = lock._usable(spool, is_public=False)
+    finally:
+        os.umask(before)
+
+    assert made is not None
+    assert (made.stat().st_mode & 0o777, kept, spool.stat().st_mode & 0o777) == (0o755, True, 0o700)
+
+
 def test_agents_for_two_servers_have_files_of_their_own() -> None:
     """One node may be told of to two of them."""
     assert lock.stem("ws://a/", "n") != lock.stem("ws://b/", "n") != lock.stem("ws://b/", "m")

@@ -182,7 +182,7 @@ def test_a_disk_that_refuses_costs_nothing_that_memory_can_hold(tmp_path: Path, 
     spool.close()
     again = Spool(tmp_path)
     assert again.damaged == 0
-    assert again.earlier()[0].pending(BATCH) == [0, 1, 2, 5]
+    assert again.earlier()[0].pending(BATCH) == [0, 1, 2, 3, 4, 5]  # what waited was written when there was room
     again.close()
 
 
@@ -207,7 +207,7 @@ def test_a_kernel_that_refuses_to_write_is_survived_and_counted(tmp_path: Path) 
     refused = int(done.stdout)
     assert refused > 5
     again = Spool(tmp_path)
-    assert len(again.earlier()[0].pending(BATCH)) == 25 - refused
+    assert again.earlier()[0].pending(BATCH) == list(range(25))
     assert again.damaged == 0
     again.close()
 
