@@ -29,11 +29,11 @@ _OFF: Final = ("false", "0", "no", "off")
 
 
 class Found(NamedTuple):
-    """An engine of this machine: its kind, where it may be asked, its process."""
+    """An engine of this machine: its kind, where it may be asked, its process; None: it is in the settings."""
 
     kind: str
     targets: tuple[Target, ...]
-    pid: int
+    pid: int | None
 
 
 def engine(words: Sequence[str]) -> tuple[str, Target] | None:

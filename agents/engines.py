@@ -6,7 +6,6 @@ with every reading absent. Engines are configured, or found by their command lin
 
 import logging
 import os
-import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,13 +14,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from agents.asked_engine import WIDTH, Asked, name
 from agents.config import AgentConfig
 from agents.device import DeviceEvent
 from agents.engine_metrics import KINDS
-from agents.engine_readings import ENGINE_METRICS, Answer, answer, is_of, model, readings
 from agents.engine_search import Found, Search
-from agents.samples import Parser
-from agents.scrape import DEADLINE_S, ScrapeError, Target, fetch, target
+from agents.room import Room
+from agents.scrape import Target, target
 from agents.source import metric_major
 from agents.worker import Worker
 from wire.messages import Cell, Engines
@@ -31,12 +30,9 @@ log = logging.getLogger(__name__)
 PERIOD_S: Final = 5.0
 MAX_AGE_S: Final = 15.0
 """Readings older than this say nothing of now."""
-GAP_S: Final = 60.0
-"""Answers further apart than this make no mean: it would be of another time."""
 MAX_ENGINES: Final = 32
-_PLAIN: Final = re.compile(r"[A-Za-z0-9._~%/+:,;=\[\]-]{1,200}")
-"""An address that the server takes as a name; another one is told without its path."""
-_WIDTH: Final = len(ENGINE_METRICS)
+_ROOM: Final = (20_000_000, 10_000_000)
+"""Bytes of memory for what all engines answer, and for one of them; one of 16 replicas takes 6 MB while it is read."""
 
 
 class EngineRows(Struct):
@@ -44,68 +40,6 @@ class EngineRows(Struct):
 
     engines: Engines
     reasons: list[list[str | None]]
-
-
-class Asked:
-    """One engine. `values` and `reasons` are its last answer's, or why there is none."""
-
-    def __init__(self, kind: str, targets: Sequence[Target], pid: int | None, is_configured: bool) -> None:
-        self.kind = kind
-        self.targets = tuple(targets)
-        self.pid = pid
-        self.is_configured = is_configured
-        self.worker = Worker(f"engine-{targets[0].origin}")
-        self.error: ScrapeError | None = None
-        self.model = ""
-        self.values: list[Cell] = [None] * _WIDTH
-        self.reasons: list[str | None] = ["no_previous"] * _WIDTH
-        self.at = float("-inf")
-        self.due = float("-inf")
-        self.told_error = False
-        self._parser = Parser(KINDS[kind].starts)
-        self._before: Answer | None = None
-
-    @property
-    def name(self) -> str:
-        """Where it is asked: `http://127.0.0.1:8000`, with its path where that is not the usual one."""
-        where = self.targets[0]
-        usual = where.path in ("/metrics", *KINDS[self.kind].paths)
-        return where.url if not usual and _PLAIN.fullmatch(where.url) else where.origin
-
-    def ask(self, now: float) -> None:
-        """Ask it once, at monotonic second `now`; never raises."""
-        try:
-            self._take(self._answer(now))
-        except ScrapeError as error:
-            self.error = error
-        except Exception:
-            log.exception("The answer of %s could not be read", self.name)
-            self.error = ScrapeError("driver_error", f"The answer of {self.name} could not be read.")
-
-    def _answer(self, now: float) -> Answer:
-        """Its answer under the first path that has one."""
-        kind = KINDS[self.kind]
-        error = None
-        for where in self.targets:
-            try:
-                found = answer(self._parser.read(fetch(where, DEADLINE_S)).samples, now)
-            except ScrapeError as failed:
-                if failed.reason != "not_found" or len(self.targets) == 1:
-                    raise
-                error = failed
-                continue
-            if is_of(kind, found):
-                self.targets = (where,)
-                return found
-            hint = " (start it with --enable-metrics)" if self.kind == "sglang" else ""
-            error = ScrapeError("unsupported", f"{where.url} answers without any metric of {self.kind}{hint}.")
-        raise error or ScrapeError("not_found", f"Nobody listens at {self.name}.")
-
-    def _take(self, now: Answer) -> None:
-        before = self._before if self._before is not None and now.t - self._before.t <= GAP_S else None
-        self.values, self.reasons = readings(KINDS[self.kind], before, now)
-        self.model = model(KINDS[self.kind], now) or self.model
-        self._before, self.at, self.error = now, now.t, None
 
 
 class EngineCollector:
@@ -117,10 +51,26 @@ class EngineCollector:
         self._taken: list[Found] | None = None
         self._searcher = Worker("engine-search")
         self._asked: dict[str, Asked] = {}
+        self._room = Room(*_ROOM)
+        self._gave_up: dict[str, float] = {}  # by name, when an engine lost its place to others
+        self._left_out: list[str] = []
+        self._said = False
         self._happened: deque[DeviceEvent] = deque(maxlen=1000)
         for one in configured:
             kind, _, url = one.partition("=")
-            self._add(Asked(kind, _targets(kind, url), None, is_configured=True))
+            self._add(Found(kind, _targets(kind, url), None))
+        self._say()
+
+    @property
+    def trouble(self) -> str:
+        """Which engines are not asked because there are too many; empty where all are."""
+        if not self._left_out:
+            return ""
+        some = ", ".join(self._left_out[:3]) + (", ..." if len(self._left_out) > 3 else "")
+        return (
+            f"an agent asks {MAX_ENGINES} serving engines, and {len(self._left_out)} more are left out now ({some}); those that were found and do"
+            " not answer give up their place in turn"
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -145,8 +95,7 @@ class EngineCollector:
         for asked in list(self._asked.values()):
             if not asked.worker.busy:
                 if self._is_over(asked):
-                    del self._asked[asked.name]
-                    asked.worker.close()
+                    self._drop(asked)
                     continue
                 self._tell(asked)
                 if now >= asked.due:
@@ -159,7 +108,7 @@ class EngineCollector:
             rows.engines.pid.append(asked.pid)
             values.append(cells)
             rows.reasons.append(reasons)
-        rows.engines.values.extend(metric_major(values, _WIDTH) if values else [])
+        rows.engines.values.extend(metric_major(values, WIDTH) if values else [])
         return rows
 
     def close(self) -> None:
@@ -170,11 +119,11 @@ class EngineCollector:
 
     def _row(self, asked: Asked, now: float) -> tuple[list[Cell], list[str | None]]:
         if asked.error is not None:
-            return [None] * _WIDTH, [asked.error.reason] * _WIDTH
+            return [None] * WIDTH, [asked.error.reason] * WIDTH
         if asked.at == float("-inf"):
-            return [None] * _WIDTH, ["no_previous"] * _WIDTH
+            return [None] * WIDTH, ["no_previous"] * WIDTH
         if now - asked.at > MAX_AGE_S:
-            return [None] * _WIDTH, ["timeout"] * _WIDTH
+            return [None] * WIDTH, ["timeout"] * WIDTH
         return list(asked.values), list(asked.reasons)
 
     def _look(self, now: float) -> None:
@@ -183,19 +132,55 @@ class EngineCollector:
             return
         if self._search.found is not self._taken:
             self._taken = self._search.found
-            for found in self._taken:
-                asked = Asked(found.kind, found.targets, found.pid, is_configured=False)
-                known = self._asked.get(asked.name)
-                if known is None:
-                    self._add(asked)
-                elif known.kind == found.kind:
-                    known.pid = found.pid
+            self._place(self._taken, now)
         if self._search.is_due(now):
             self._searcher.start(self._search.run, _nothing)
 
-    def _add(self, asked: Asked) -> None:
+    def _place(self, found: Sequence[Found], now: float) -> None:
+        """Ask what was found; where there are too many, those that do not answer make room, whoever waits longest first."""
+        waiting = []
+        for one in found:
+            known = self._asked.get(name(one.kind, one.targets[0]))
+            if known is None:
+                waiting.append(one)
+            elif known.kind == one.kind:
+                known.pid = one.pid
+        names = {one: name(one.kind, one.targets[0]) for one in waiting}
+        waiting.sort(key=lambda one: self._gave_up.get(names[one], float("-inf")))
+        silent = [asked for asked in self._asked.values() if self._is_silent(asked, now)]
+        self._left_out = []
+        for one in waiting:
+            if len(self._asked) >= MAX_ENGINES and silent:
+                gone = silent.pop(0)  # the one that was given its place first
+                self._drop(gone)
+                self._left_out.append(gone.name)
+                self._gave_up[gone.name] = now
+            self._add(one)
+        here = {*names.values(), *self._left_out}
+        self._gave_up = {one: at for one, at in self._gave_up.items() if one in here}
+        self._say()
+
+    def _is_silent(self, asked: Asked, now: float) -> bool:
+        """True for a found engine that does not answer, and has had the time to."""
+        return not (asked.is_configured or asked.worker.busy or asked.error is None) and now - asked.at > MAX_AGE_S
+
+    def _add(self, found: Found) -> None:
+        asked = Asked(found.kind, found.targets, found.pid, found.pid is None, self._room)
         if len(self._asked) < MAX_ENGINES:
             self._asked[asked.name] = asked
+        else:
+            self._left_out.append(asked.name)
+
+    def _drop(self, asked: Asked) -> None:
+        del self._asked[asked.name]
+        asked.close()
+
+    def _say(self) -> None:
+        """Log that engines are left out, once."""
+        if bool(self._left_out) != self._said:
+            self._said = bool(self._left_out)
+            if self._said:
+                log.warning("Serving engines: %s.", self.trouble)
 
     def _is_over(self, asked: Asked) -> bool:
         """True for a found engine whose process has ended."""

@@ -82,8 +82,10 @@ class Machine:
 
     @property
     def troubles(self) -> dict[str, str]:
-        """Why the kernel log is not read, and why training scripts cannot report; empty words where they are and can."""
-        told = {} if self._kernel is None else {"kernel_log": self._kernel.trouble}
+        """Why the kernel log is not read, engines are not asked, training scripts cannot report; empty words where they are and can."""
+        told = {"engines": self._engines.trouble}
+        if self._kernel is not None:
+            told["kernel_log"] = self._kernel.trouble
         return told if self._reports is None else told | {"step_reports": self._reports.trouble}
 
     @property

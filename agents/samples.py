@@ -13,8 +13,8 @@ MAX_SAMPLES: Final = 15_000
 """Of one answer, of those that are wanted: the agent's memory must not be an endpoint's to fill."""
 MAX_LABELS: Final = 200_000
 """Of one answer. A node of 16 cards in 7 slices each, 100 fields of every one with 15 labels, has 168,000."""
-MAX_LINE: Final = 16_384
-"""Bytes; a line with every label that Kubernetes gives has a few thousand."""
+MAX_LINE: Final = 8_192
+"""Bytes; a line with every label that Kubernetes gives has one or two thousand."""
 SAMPLE_BYTES: Final = 300
 LABEL_BYTES: Final = 150
 """What a sample, and each of its labels, take in memory; a label that comes again with other samples takes less."""

@@ -3,8 +3,6 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -12,35 +10,10 @@ from agents import scrape
 from agents.config import load
 from agents.doctor_server import otlp
 from agents.otlp import post
-from agents.scrape import ScrapeError, Target, target
+from agents.scrape import ScrapeError, target
+from tests.agents.dripping import dripping
 
 DEADLINE_S = 0.3
-
-
-@contextmanager
-def dripping(head: bytes, drop: bytes) -> Iterator[Target]:
-    """A server that answers with `head`, then with `drop` every few milliseconds until the other side goes."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    stop = threading.Event()
-
-    def drip() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            try:
-                connection.sendall(head)
-                while not stop.wait(0.02):
-                    connection.sendall(drop)
-            except OSError:
-                return
-
-    thread = threading.Thread(target=drip, daemon=True)
-    thread.start()
-    try:
-        yield target(f"http://127.0.0.1:{listener.getsockname()[1]}")
-    finally:
-        stop.set()
-        listener.close()
-        thread.join(10)
 
 
 SLOW = {

@@ -64,7 +64,7 @@ def process(proc: Path, pid: int, line: str, network: str | None = None) -> None
         os.symlink(network, proc / str(pid) / "ns" / "net")
 
 
-def found(proc: Path) -> list[tuple[str, str, int]]:
+def found(proc: Path) -> list[tuple[str, str, int | None]]:
     """What a search finds: kind, where it is asked, pid."""
     search = Search(proc, is_ours=lambda host: host == "127.0.0.1")
     search.run()

@@ -1,18 +1,22 @@
 """Serving engines asked over HTTP, against stub servers of our own that serve published answers."""
 
+import contextlib
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agents import engines
+from agents import asked_engine, engines
 from agents.config import load
 from agents.engine_readings import ENGINE_METRICS
-from agents.engine_search import Search
+from agents.engine_search import SEARCH_S, Search
 from agents.engines import EngineCollector, EngineRows
 from agents.machine import Machine
+from agents.room import OWN_BYTES
 from agents.source import ENGINE
+from tests.agents.dripping import dripping
 from tests.agents.exporter import Exporter, answer, exporter, free_port
 from wire.messages import Cell
 
@@ -230,6 +234,91 @@ def test_an_engine_is_found_by_its_process_and_forgotten_with_it(stub: Exporter,
     assert rows.engines.name == []
     assert rows.engines.values == []
     assert collector.events() == []
+
+
+def silent_ports(count: int) -> list[int]:
+    """Ports of loopback where nobody listens, each another."""
+    with contextlib.ExitStack() as held:
+        found = []
+        for _ in range(count):
+            sock = held.enter_context(socket.socket())
+            sock.bind(("127.0.0.1", 0))
+            found.append(sock.getsockname()[1])
+    return found
+
+
+def test_programs_that_answer_nothing_do_not_shut_an_engine_out(
+    stub: Exporter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anybody may start forty programs called `vllm`: that some are left out is said once, and each has its turn."""
+    for pid, port in enumerate(silent_ports(40), 100):
+        process(tmp_path, pid, port)
+    process(tmp_path, 900, stub.port)
+    collector = EngineCollector((), Search(tmp_path), tmp_path)
+    clock = Clock()
+    clock.tick(collector)
+    rows = clock.tick(collector)
+    assert len(rows.engines.name) == engines.MAX_ENGINES == 32
+    assert 900 not in rows.engines.pid
+    assert collector.trouble.startswith("an agent asks 32 serving engines, and 9 more are left out now (http://127.0.0.1:")
+    seen = set(rows.engines.pid)
+    for _ in range(4):
+        clock.tick(collector, SEARCH_S + 10)
+        rows = clock.tick(collector)
+        seen |= set(rows.engines.pid)
+        assert len(rows.engines.name) == 32
+        assert named(rows, rows.engines.pid.index(900))["requests_running"] == 8  # who answers keeps its place
+    collector.close()
+
+    assert seen == {*range(100, 140), 900}
+    assert len([record for record in caplog.records if "left out" in record.message]) == 1
+
+
+def test_thirty_three_configured_engines_are_one_too_many() -> None:
+    """It is said which; the settings' own engines give no place up."""
+    ports = silent_ports(33)
+    collector = EngineCollector([f"vllm=http://127.0.0.1:{port}" for port in ports])
+    rows = Clock().tick(collector)
+    collector.close()
+
+    assert len(rows.engines.name) == 32
+    assert f"1 more are left out now (http://127.0.0.1:{ports[-1]})" in collector.trouble
+
+
+def test_an_engine_that_drips_is_a_timeout_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps neither its thread nor its row's readings; both its paths together have one deadline."""
+    monkeypatch.setattr(asked_engine, "DEADLINE_S", 0.3)
+    with dripping(b"HTTP/1.0 200 OK\r\n\r\n", b"# more\n") as where:
+        collector = EngineCollector([f"trtllm={where.origin}"])
+        rows = Clock().tick(collector)
+        assert not collector.is_busy
+        collector.close()
+
+    assert set(named(rows).values()) == {"timeout"}
+
+
+def test_engines_that_answer_with_megabytes_leave_room_for_one_that_does_not(
+    stub: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What all answers take together is bounded; an engine of usual size is read whatever the others do."""
+    monkeypatch.setattr(engines, "_ROOM", (2_000_000, 1_500_000))
+    with contextlib.ExitStack() as running:
+        large = [running.enter_context(exporter()) for _ in range(4)]
+        count = iter(range(10_000_000))
+        for one in large:  # each engine's series are new with every answer
+            one.body = lambda: "".join(
+                f'vllm:num_requests_running{{model_name="{next(count)}"}} 1\n' for _ in range(1200)
+            ).encode()
+        collector = EngineCollector([f"vllm={one.url}" for one in (*large, stub)])
+        clock = Clock()
+        for _ in range(4):
+            rows = clock.tick(collector, engines.PERIOD_S)
+            assert named(rows, 4)["requests_running"] == 8
+        assert "out_of_range" in {named(rows, row)["requests_running"] for row in range(4)}
+        held = sum(max(0, asked._holding.bytes - OWN_BYTES) for asked in collector._asked.values())
+        assert held <= 2_000_000
+        collector.close()
+    assert collector._room._left == 2_000_000
 
 
 def test_what_is_configured_wins_over_what_is_found(stub: Exporter, tmp_path: Path) -> None:

@@ -36,6 +36,16 @@ def test_an_answer_that_never_comes_is_a_timeout() -> None:
         assert reason(stub.url, deadline_s=0.1) == "timeout"
 
 
+def test_a_body_packed_in_several_parts_is_read_whole() -> None:
+    """As gzip has it; what is no gzip behind a part is no answer."""
+    with exporter() as stub:
+        stub.headers = {"Content-Encoding": "gzip"}
+        stub.body = gzip.compress(b"up 1\n") + gzip.compress(b"up 2\n")
+        assert scrape.fetch(target(stub.url)) == b"up 1\nup 2\n"
+        stub.body = gzip.compress(b"up 1\n") + b"x" * 1_000_000
+        assert reason(stub.url) == "not_a_number"
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_an_answer_that_is_too_large_is_not_read(packed: bool) -> None:
     """Neither plain nor as a bomb of gzip: unpacking stops at the limit."""
