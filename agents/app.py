@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from agents import lock, loop, outputs
+from agents import lock, loop, one_heap, outputs
 from agents.clock import Clock, RealClock
 from agents.config import AgentConfig, ConfigError
 from agents.loop import NodeLoop, agent_version
@@ -30,6 +30,7 @@ def run(config: AgentConfig) -> int:
         raise ConfigError("no server: give --server URL, or --once to print one tick.")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("websockets").setLevel(logging.WARNING)
+    one_heap.keep()
     clock = RealClock()
     try:
         held = outputs.hold(config, config.server)

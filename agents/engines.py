@@ -31,8 +31,8 @@ PERIOD_S: Final = 5.0
 MAX_AGE_S: Final = 15.0
 """Readings older than this say nothing of now."""
 MAX_ENGINES: Final = 32
-_ROOM: Final = (20_000_000, 10_000_000)
-"""Bytes of memory for what all engines answer, and for one of them; one of 16 replicas takes 6 MB while it is read."""
+_ROOM: Final = (12_000_000, 8_000_000)
+"""Bytes of memory for what all engines answer, and for one of them; one of 16 replicas takes 6 MB while it is read, and 3 MB after."""
 
 
 class EngineRows(Struct):
