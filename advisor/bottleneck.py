@@ -79,10 +79,11 @@ def causes(reach: int = 1) -> list[pl.Expr]:
     Writing within `reach` samples counts: a save writes in bursts.
     """
     idle = 1 - pl.col("busy")
-    near = [
-        pl.when(pl.col("gpu") == pl.col("gpu").shift(k)).then(pl.col("write_rate").shift(k)) for k in range(-reach, reach + 1)
-    ]
-    saving = (pl.max_horizontal(near) >= SAVING_BYTES_PER_S).fill_null(False)
+    writes = (pl.col("write_rate") >= SAVING_BYTES_PER_S).fill_null(False)
+    saving = pl.any_horizontal(
+        writes if k == 0 else ((pl.col("gpu") == pl.col("gpu").shift(k)) & writes.shift(k)).fill_null(False)
+        for k in range(-reach, reach + 1)
+    )
     save = pl.when(saving).then(idle).otherwise(0.0)
     left = idle - save
     up = (pl.col("pcie_rx_bytes_per_s") / pl.col("pcie_peak")).fill_null(0)

@@ -148,8 +148,12 @@ def _gaps(rule: Rule, rows: pl.DataFrame, key: str) -> Iterator[NotEvaluated]:
     judged = pl.col("evaluated") if "evaluated" in rows.columns else pl.lit(True)
     columns = [pl.col(key).cast(pl.String).alias("_key"), judged.fill_null(False).alias("_judged")]
     flags = rows.select(columns + [pl.col(name).is_null().alias(name) for name in needed])
+    known: dict[tuple[bool, ...], tuple[str, ...]] = {}  # many GPUs lack the same
     for target, was_judged, *absent in flags.iter_rows():
-        missing = tuple(name for name, gone in zip(needed, absent, strict=True) if gone) if was_judged else ("samples",)
+        pattern = (was_judged, *absent)
+        if (missing := known.get(pattern)) is None:
+            missing = tuple(name for name, gone in zip(needed, absent, strict=True) if gone) if was_judged else ("samples",)
+            known[pattern] = missing
         yield NotEvaluated(rule.id, target, missing)
 
 

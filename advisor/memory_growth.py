@@ -27,19 +27,23 @@ def _quarter(number: int) -> pl.Expr:
 
 def rises(samples: pl.DataFrame) -> pl.DataFrame:
     """`gpu`, `_rise_bytes`, `_rise_s` of the stretch without a fall in which memory in use grew most."""
+    # Samples are in order of GPU and time: a stretch ends where memory falls or the GPU is another.
+    ends = (pl.col("gpu") != pl.col("gpu").shift(1)) | (pl.col("mem_used_bytes").diff() < 0)
     stretches = (
         samples.lazy()
         .select("gpu", "t", "mem_used_bytes")
         .drop_nulls()
-        .with_columns(stretch=(pl.col("mem_used_bytes").diff() < 0).fill_null(False).cum_sum().over("gpu"))
-        .group_by("gpu", "stretch", maintain_order=True)
+        .with_columns(stretch=ends.fill_null(False).cum_sum().set_sorted())
+        .group_by("stretch", maintain_order=True)
         .agg(
+            pl.col("gpu").first(),
             (pl.col("mem_used_bytes").last() - pl.col("mem_used_bytes").first()).alias("_rise_bytes"),
             (pl.col("t").last() - pl.col("t").first()).alias("_rise_s"),
         )
     )
-    most = stretches.sort("gpu", "_rise_bytes").group_by("gpu", maintain_order=True).last()
-    return most.select("gpu", "_rise_bytes", "_rise_s").collect()
+    newest_first = pl.col("_rise_bytes", "_rise_s").reverse()
+    most = pl.col("_rise_bytes").reverse().arg_max()
+    return stretches.group_by("gpu", maintain_order=True).agg(newest_first.get(most)).collect()
 
 
 def of_window(gpu: pl.DataFrame) -> pl.DataFrame:

@@ -224,7 +224,9 @@ def _beside(gpu: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
     start = gpu.get_column("t").min() or 0.0
     key = pl.col("gpu") * (1 << 36) + ((pl.col("t") - start) * 1000).round().cast(pl.Int64)
     keyed = at.select("cores", "write_rate", key.alias("_key")).sort("_key")
-    return gpu.with_columns(key.alias("_key").set_sorted()).join_asof(keyed, on="_key", tolerance=0, coalesce=True).drop("_key")
+    keys = gpu.select(key.alias("_key").set_sorted())  # the keys alone: a merge copies what it is given
+    beside = keys.join_asof(keyed, on="_key", tolerance=0, coalesce=True).drop("_key")
+    return gpu.with_columns(beside.get_columns())
 
 
 def _within(frame: pl.DataFrame, cuts: pl.DataFrame) -> pl.DataFrame:
@@ -262,9 +264,14 @@ def _cuts(gpu: pl.DataFrame, rows: pl.DataFrame, span: Span) -> pl.DataFrame:
     )
     if seen.is_empty():
         return pl.DataFrame(schema={"gpu": pl.Int64, "start_t": pl.Float64, "end_t": pl.Float64})
-    alive = gpu.join(seen.filter(pl.col("began") | pl.col("late")).select("gpu", "from_t", "until_t"), on="gpu").filter(
-        (pl.col("until_t").is_null() | (pl.col("t") <= pl.col("until_t")))
-        & (pl.col("from_t").is_null() | (pl.col("t") >= pl.col("from_t")))
+    asked = seen.filter(pl.col("began") | pl.col("late")).select("gpu", "from_t", "until_t")
+    alive = (
+        gpu.select("gpu", "t", "busy")
+        .join(asked, on="gpu")
+        .filter(
+            (pl.col("until_t").is_null() | (pl.col("t") <= pl.col("until_t")))
+            & (pl.col("from_t").is_null() | (pl.col("t") >= pl.col("from_t")))
+        )
     )
     at_most = pl.coalesce("until_t", "last_t")
     return seen.join(_first_sustained(alive), on="gpu", how="left").select(
@@ -303,15 +310,19 @@ def _first_sustained(gpu: pl.DataFrame) -> pl.DataFrame:
     """`gpu`, `sustained_t`: when activity first lasted (see SUSTAINED) or recurred (see RECURS_S)."""
     if gpu.is_empty():
         return pl.DataFrame(schema={"gpu": pl.Int64, "sustained_t": pl.Float64})
+
+    def later(name: str, k: int) -> pl.Expr:
+        return pl.when(pl.col("gpu") == pl.col("gpu").shift(-k)).then(pl.col(name).shift(-k))
+
     seconds = (
         gpu.lazy()
         .group_by("gpu", (pl.col("t").floor()).alias("s"))
         .agg(pl.col("busy").mean(), pl.col("busy").max().alias("top"))
         .sort("gpu", "s")
-        .with_columns(both=(pl.col("busy") + pl.col("busy").shift(-1).over("gpu").fill_null(pl.col("busy"))) / BURST_S)
+        .with_columns(both=(pl.col("busy") + later("busy", 1).fill_null(pl.col("busy"))) / BURST_S)
         .with_columns(
             level=pl.col("both").max().over("gpu"),
-            recurs=sum((pl.col("top").shift(-k).over("gpu").fill_null(0) > ACTIVE).cast(pl.Int32) for k in range(RECURS_S)),
+            recurs=sum((later("top", k).fill_null(0) > ACTIVE).cast(pl.Int32) for k in range(RECURS_S)),
         )
         .filter(
             (pl.col("top") > ACTIVE)

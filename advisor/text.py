@@ -8,6 +8,7 @@ import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from string import Formatter
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ def _(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=2000)  # the texts of rules: each finding asks for those of its rule
 def fields(text: str) -> tuple[str, ...]:
     """The names of the `{name:format}` fields of `text`, each once, in order."""
     return tuple(dict.fromkeys(name for _literal, name, _spec, _conversion in Formatter().parse(text) if name))

@@ -9,24 +9,21 @@ from typing import Final
 
 import polars as pl
 from django.conf import settings
-from django.db import transaction
 
 from advisor import rule, xid_catalog
-from advisor.diagnosis import Diagnosis as Diagnosed
 from advisor.diagnosis import diagnose
 from advisor.engine import evaluate
 from advisor.features import Frames, features_of
 from advisor.finding import Finding as Found
 from advisor.rule import Rule
+from fleet.findings import diagnoses
 from fleet.findings.lifecycle import Judged, Place, Target, reconcile
-from fleet.findings.models import Diagnosis, Finding, Transition
+from fleet.findings.models import Finding, Transition
 from fleet.findings.steady import unsteady
 from fleet.findings.windows import Look, look
 
 log = logging.getLogger(__name__)
 
-JOB_KEPT: Final = timedelta(hours=1)
-"""How long the diagnosis of a job that is gone stays."""
 OF_PROCESSES: Final = frozenset({"tenants", "processes", "held_bytes", "main_cores", "children", "children_cores"})
 """Features that read as nobody's where no process is listed."""
 _QUIET: Final = {health.rule: timedelta(seconds=health.quiet_s) for health in xid_catalog.HEALTH}
@@ -60,7 +57,7 @@ def judge(at: datetime) -> list[Transition]:
         quiet=_QUIET,
         resting=resting(frames),
     )
-    _keep(diagnose(frames), seen, at)
+    diagnoses.keep(diagnose(frames), seen.places, at - timedelta(seconds=span_s), at)
     transitions = reconcile(at, evaluation.findings, judged, seen.places)
     if transitions:
         log.info(
@@ -114,35 +111,3 @@ def silenced(
         if any(one.rule in mine.yields_to for one in others) or (sick and mine.group in ("performance", "clocks")):
             quiet.add((rule_id, target))
     return quiet
-
-
-def _keep(diagnosed: Iterable[Diagnosed], seen: Look, at: datetime) -> None:
-    """Store the newest diagnosis of each GPU and job; those of jobs long gone go."""
-    start = at - timedelta(seconds=settings.FETTLE_ADVISOR_WINDOW_S)
-    rows = []
-    for one in diagnosed:
-        place = seen.places.get((one.scope, one.target))
-        if place is None:
-            continue
-        rows.append(
-            Diagnosis(
-                scope=one.scope,
-                target=one.target,
-                node_id=place.node,
-                gpu_id=place.gpus[0] if one.scope == "gpu" else None,
-                bottleneck=one.bottleneck or "",
-                confidence=one.confidence,
-                shares=dict(one.shares),
-                window_start=start,
-                window_end=at,
-            )
-        )
-    with transaction.atomic():
-        Diagnosis.objects.bulk_create(
-            rows,
-            update_conflicts=True,
-            unique_fields=["scope", "target"],
-            update_fields=["node", "gpu", "bottleneck", "confidence", "shares", "window_start", "window_end"],
-            batch_size=200,
-        )
-        Diagnosis.objects.filter(scope="job", window_end__lt=at - JOB_KEPT).delete()

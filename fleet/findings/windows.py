@@ -6,7 +6,7 @@ gives no values any more, is left out, so nothing is concluded about it.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Final
 
@@ -45,6 +45,31 @@ GPUS_AT_ONCE: Final = 2_000
 """So many GPUs' rows are in memory at a time, of whole nodes: 150 MB of 300 s at 1 Hz, and several times that while they are measured."""
 
 
+@dataclass(slots=True)
+class Card:
+    """What is read of a GPU's row: of thousands, whole objects would take four times as long to make."""
+
+    pk: int
+    node_id: int
+    index: int
+    model: str
+    compute_capability: str
+    memory_kind: str
+    power_scope: str
+    mem_total_bytes: int | None
+    power_limit_w: float | None
+    power_limit_default_w: float | None
+    sm_clock_max_mhz: float | None
+    mem_clock_max_mhz: float | None
+    pcie_link_gen_max: int | None
+    pcie_link_width_max: int | None
+    nvlink_links: int | None
+    nvlink_bytes_per_s_per_link: float | None
+
+
+_CARD: Final = tuple(field.name for field in fields(Card))
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """A window with the place of each target in it, the nodes and GPUs that report, and the GPUs whose holders nobody knows.
@@ -65,7 +90,8 @@ class Look:
 def look(at: datetime, span_s: int, patience_s: float) -> Look:
     """The fleet's last `span_s` seconds before `at`, measured with patience_s; StoreError when the store cannot be read."""
     fresh = {node.pk: node for node in Node.objects.filter(last_seen_at__gte=at - STALE_AFTER)}
-    gpus = {gpu.pk: gpu for gpu in Gpu.objects.filter(node__in=fresh, present=True)} if fresh else {}
+    cards = Gpu.objects.filter(node__in=fresh, present=True).order_by().values_list(*_CARD) if fresh else ()
+    gpus = {card[0]: Card(*card) for card in cards}
     blind = _blind(gpus)
     span = int(at.timestamp()) - span_s, int(at.timestamp())
     ahead = {scope: clock.ahead(scope) for scope in _READ}
@@ -102,7 +128,7 @@ def look(at: datetime, span_s: int, patience_s: float) -> Look:
     return Look(window, places, frozenset(home), frozenset(known), blind, frozenset(away), tuple(parts))
 
 
-def _together(nodes: Mapping[int, Node], gpus: Mapping[int, Gpu]) -> Iterator[dict[int, Node]]:
+def _together(nodes: Mapping[int, Node], gpus: Mapping[int, Card]) -> Iterator[dict[int, Node]]:
     """The nodes in groups of about GPUS_AT_ONCE GPUs, those with near ids together: their rows lie near each other."""
     held: dict[int, list[int]] = defaultdict(list)
     for pk, gpu in gpus.items():
@@ -172,14 +198,14 @@ def _reporting(gpu: pl.DataFrame, node_of: Mapping[int, int]) -> set[int]:
     return {pk for pk, _, valued in newest.iter_rows() if valued is not None and valued >= node_newest[node_of[pk]] - STALE_S}
 
 
-def _blind(gpus: Mapping[int, Gpu]) -> frozenset[int]:
+def _blind(gpus: Mapping[int, Card]) -> frozenset[int]:
     """The GPUs whose list of processes cannot be read now: that none is listed does not mean that nobody holds them."""
     absent = Absence.objects.filter(metric=PROCESSES, until=None, node__in={gpu.node_id for gpu in gpus.values()})
     cells = set(absent.values_list("node_id", "gpu_id"))  # without a GPU: of all the node's
     return frozenset(pk for pk, gpu in gpus.items() if not cells.isdisjoint([(gpu.node_id, pk), (gpu.node_id, None)]))
 
 
-def _facts(gpu: Gpu, node: Node, job: str | None) -> dict[str, object]:
+def _facts(gpu: Card, node: Node, job: str | None) -> dict[str, object]:
     return {
         "gpu": gpu.pk,
         "node": node.pk,
@@ -195,7 +221,7 @@ def _facts(gpu: Gpu, node: Node, job: str | None) -> dict[str, object]:
     }
 
 
-def _places(reporting: set[int], gpus: Mapping[int, Gpu], jobs: Mapping[int, str], nodes: set[int]) -> dict[Target, Place]:
+def _places(reporting: set[int], gpus: Mapping[int, Card], jobs: Mapping[int, str], nodes: set[int]) -> dict[Target, Place]:
     places: dict[Target, Place] = {("node", str(pk)): Place(pk) for pk in nodes}
     members: dict[str, list[int]] = defaultdict(list)
     for pk in sorted(reporting):
