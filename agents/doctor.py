@@ -116,7 +116,8 @@ async def examine(config: AgentConfig) -> Report:
             checks += [Check("exporter", "wrong", event.text) for event in events if event.kind == "driver"]
         absent = _absent(machine, tick)
         checks += _readings(machine, absent, EXPORTER_REMEDIES if config.source == "dcgm" else {})
-        checks += [Check(name.replace("_", " "), "wrong", trouble) for name, trouble in machine.troubles.items() if trouble]
+        if trouble := machine.troubles["engines"]:
+            checks.append(Check("engines", "note", trouble, doctor_system.TROUBLES["engines"][1]))
         checks += _engines(tick)
         pids = tick.processes.pid
     finally:

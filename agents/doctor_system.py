@@ -25,6 +25,10 @@ ROOM_BYTES: Final = 100_000_000
 """Less free space than this is told of."""
 OPEN_S: Final = 2.0
 TROUBLES: Final = {
+    "engines": (
+        "serving engines",
+        "End the programs that only look like engines, or say `find_engines = false` and name the engines in the setting `engines`.",
+    ),
     "kernel_log": (
         "kernel log",
         "Run it as root or with CAP_SYSLOG, and give a container /dev/kmsg; until then XIDs come from the driver alone, and errors of "

@@ -204,3 +204,14 @@ async def test_an_exporter_that_does_not_answer_is_no_gpu_that_is_lost(
     assert "counters file" in named(both, "GPU 0: absent, unsupported").remedy
     assert named(none, "driver").text.startswith("no_exporter: ")
     assert not [check for report in (both, none) for check in report.checks if check.name == "event" or "XID" in check.remedy]
+
+
+async def test_engines_that_are_left_out_are_told_of(config: AgentConfig, nvml: FakeNvml) -> None:
+    """An agent asks 32; which are not asked is said with what to do."""
+    report = await doctor.examine(
+        structs.replace(config, engines=tuple(f"vllm=http://127.0.0.1:{port}" for port in range(1, 34)))
+    )
+
+    assert named(report, "engines").level == "note"
+    assert "1 more are left out now (http://127.0.0.1:33)" in named(report, "engines").text
+    assert named(report, "engines").remedy
