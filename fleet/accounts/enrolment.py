@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from django.conf import settings
-from django.core.exceptions import ValidationError
+from django.core.exceptions import RequestDataTooBig, ValidationError
 from django.db import transaction
-from django.http import FileResponse, HttpRequest, HttpResponse, JsonResponse
+from django.http import FileResponse, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
@@ -92,7 +92,9 @@ def enrol(request: HttpRequest) -> JsonResponse:
     """`{"code", "node"}` for `{"token"}`; 400 for a body that says neither, 403 with a sentence for a code that will not do."""
     try:
         body = json.loads(request.body) if len(request.body) <= MAX_BODY else None
-    except (ValueError, RecursionError):
+    except RequestDataTooBig:
+        return JsonResponse({"detail": "The request is too large: send JSON with the texts `code` and `node`."}, status=413)
+    except (ValueError, RecursionError, UnreadablePostError):
         body = None
     code, node = (body.get("code"), body.get("node")) if isinstance(body, dict) else (None, None)
     if not isinstance(code, str) or not isinstance(node, str):

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from fleet.accounts.models import User
+from fleet.accounts.plain_text import plain_text
 from fleet.api.filters import Strict
 from fleet.api.permissions import MayCommand
 from fleet.commands.asking import ask
@@ -49,7 +50,7 @@ class AskSerializer(serializers.Serializer[Any]):
     seconds = serializers.IntegerField(
         required=False, min_value=1, max_value=LONGEST_S, help_text=f"How long it lasts; for {' and '.join(TIMED)} alone."
     )
-    reason = serializers.CharField(max_length=300, help_text="Why; it stays in the audit log.")
+    reason = serializers.CharField(max_length=300, validators=[plain_text], help_text="Why; it stays in the audit log.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """The same; what lasts needs its seconds, what ends another takes none."""
@@ -131,6 +132,7 @@ class CommandViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Command]
         responses={201: CommandSerializer}
         | _problem(400, "What of the request does not fit, by parameter.")
         | _problem(403, "The caller may not ask.")
+        | _problem(413, "The request is too large.")
         | _problem(409, "A command of this kind is under way for the node, or the node plays a recording.")
         | _UNKNOWN,
         examples=[

@@ -4,6 +4,8 @@ import logging
 from http import HTTPStatus
 from typing import Any
 
+from django.core.exceptions import RequestDataTooBig
+from django.http import UnreadablePostError
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from rest_framework import status
@@ -26,6 +28,14 @@ class StoreUnavailable(APIException):
     default_code = "store_unavailable"
 
 
+class TooLarge(APIException):
+    """413: the request is larger than is read."""
+
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_detail = _("The request is too large to be read.")
+    default_code = "too_large"
+
+
 class Conflict(APIException):
     """409: what was asked does not fit the state that things are in."""
 
@@ -40,6 +50,10 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
         error = StoreUnavailable()
     elif isinstance(error, MoveError | AskError):
         error = Conflict(str(error))
+    elif isinstance(error, RequestDataTooBig):
+        error = TooLarge()
+    elif isinstance(error, UnreadablePostError):
+        error = ParseError(gettext("The request broke off."))
     elif isinstance(error, RecursionError):
         error = ParseError(gettext("The JSON of the request is nested too deeply."))
     response = exception_handler(error, context)

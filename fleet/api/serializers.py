@@ -8,6 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from advisor.finding import SEVERITIES
+from fleet.accounts.plain_text import plain_text
 from fleet.api import readings
 from fleet.findings import words
 from fleet.findings.content import Rendered, render
@@ -267,4 +268,4 @@ class MoveSerializer(serializers.Serializer[Any]):
     """What a person makes of the advice."""
 
     after = serializers.ChoiceField(choices=sorted({after for allowed in MOVES.values() for after in allowed}))
-    note = serializers.CharField(max_length=500, required=False, allow_blank=True, default="")
+    note = serializers.CharField(max_length=500, required=False, allow_blank=True, default="", validators=[plain_text])

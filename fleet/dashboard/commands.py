@@ -9,6 +9,7 @@ from django.utils.translation import pgettext_lazy
 
 from fleet.commands.models import OPEN, Command
 from fleet.dashboard import words
+from fleet.dashboard.templatetags.units import duration
 from fleet.inventory.models import Node
 
 SHOWN: Final = 10
@@ -40,7 +41,7 @@ class Row:
 
     command: Command
     what: str
-    minutes: str
+    lasts: str
     state: str
     says: str
 
@@ -91,7 +92,7 @@ def rows(node: Node) -> list[Row]:
         Row(
             command,
             words.word(WHAT, command.what),
-            "" if command.seconds is None else f"{command.seconds / 60:g}",
+            "" if command.seconds is None else duration(command.seconds),
             words.word(STATE, command.state),
             _says(command),
         )

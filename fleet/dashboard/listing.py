@@ -8,6 +8,7 @@ from typing import Any, Final
 from django.db.models import Case, CharField, Count, F, Max, Q, QuerySet, Value, When
 
 from advisor.finding import SEVERITIES
+from fleet.accounts.plain_text import is_plain
 from fleet.dashboard import words
 from fleet.findings.content import Rendered, render
 from fleet.findings.models import Finding
@@ -125,6 +126,8 @@ STATES: Final = ("open", "resolved", "all")
 def filtered(asked: Mapping[str, str]) -> tuple[QuerySet[Finding], dict[str, str]]:
     """The findings that the query string asks for, and the filters that were understood."""
     chosen = {name: asked.get(name, "").strip() for name in FILTERS}
+    if not all(map(is_plain, chosen.values())):  # no rule or node has such a name, and PostgreSQL takes no NUL
+        return Finding.objects.none(), chosen | {"state": "open"}
     state = asked.get("state", "open")
     chosen["state"] = state if state in STATES else "open"
     findings = Finding.objects.all()

@@ -1,15 +1,32 @@
 """The pages and the JSON fragments that their scripts ask for."""
 
 from django.contrib.auth import views as auth
-from django.urls import include, path
+from django.urls import include, path, register_converter
 
 from fleet.dashboard.views import commands, findings, gpus, icon, nodes, overview
+
+
+class NodeName:
+    """A node's name in an address, recordings' with slashes too; PostgreSQL cannot look up one with a NUL in it."""
+
+    regex = r"[^\x00-\x1f\x7f]+"
+
+    def to_python(self, value: str) -> str:
+        """As it is."""
+        return value
+
+    def to_url(self, value: str) -> str:
+        """As it is."""
+        return value
+
+
+register_converter(NodeName, "node")
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
     path("fleet.json", overview.heat_map, name="heat-map"),
-    path("nodes/<str:name>/command/", commands.command, name="node-command"),
-    path("nodes/<path:name>/", nodes.node, name="node"),
+    path("nodes/<node:name>/command/", commands.command, name="node-command"),
+    path("nodes/<node:name>/", nodes.node, name="node"),
     path("gpus/<int:gpu_id>/", gpus.gpu, name="gpu"),
     path("gpus/<int:gpu_id>/series.json", gpus.series, name="gpu-series"),
     path("findings/", findings.findings, name="findings"),

@@ -11,6 +11,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from advisor.finding import SEVERITIES
+from fleet.accounts.plain_text import plain_text
 from fleet.notify import deliver
 from fleet.notify.models import Delivery, Route
 from fleet.notify.trial import trial
@@ -41,6 +42,12 @@ class RouteForm(forms.ModelForm):  # type: ignore[type-arg] # no parameter at ru
     class Meta:
         model = Route
         fields = ("name", "url", "min_severity", "enabled")
+
+    def clean_name(self) -> str:
+        """The name; messages about the route bear it."""
+        name = str(self.cleaned_data["name"])
+        plain_text(name)
+        return name
 
     def clean_url(self) -> str:
         """The new URL, or the stored one when none was typed; an error when Apprise cannot use it."""

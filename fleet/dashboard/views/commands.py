@@ -9,6 +9,7 @@ from django.utils.translation import gettext
 from django.views.decorators.http import require_POST
 
 from fleet.accounts.models import User
+from fleet.accounts.plain_text import REFUSED, is_plain
 from fleet.commands.asking import MAY, AskError, ask
 from fleet.commands.models import TIMED
 from fleet.dashboard.commands import MINUTES
@@ -26,6 +27,8 @@ def command(request: HttpRequest, name: str) -> HttpResponse:
     try:
         if not 1 <= len(reason) <= 300:
             raise AskError(gettext("Nothing was asked: say why, in up to 300 characters."))
+        if not is_plain(reason):
+            raise AskError(gettext("Nothing was asked.") + f" {REFUSED}")
         if what in TIMED and request.POST.get("confirmed") != "yes":
             raise AskError(gettext("Nothing was asked: tick the box to confirm it."))
         ask(node, what, _seconds(request.POST.get("minutes", "")) if what in TIMED else None, reason, request.user)

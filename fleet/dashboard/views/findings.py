@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from advisor.finding import SEVERITIES
 from fleet.accounts.models import User
+from fleet.accounts.plain_text import REFUSED, is_plain
 from fleet.dashboard import charts, words
 from fleet.dashboard.evidence import charted, lines_of, span_of
 from fleet.dashboard.listing import STATES, filtered, groups, line, opened
@@ -71,6 +72,7 @@ def odd_filters(request: HttpRequest, rules: Collection[str], nodes: Collection[
         "node": (gettext("Node"), nodes),
     }
     asked = {name: request.GET.get(name, "").strip() for name in known}
+    asked = {name: value if is_plain(value) else "?" for name, value in asked.items()}
     odd = [name for name, value in asked.items() if value and value not in known[name][1]]
     if "node" in odd and Node.objects.filter(name=asked["node"]).exists():  # it is there, and nothing was found on it
         odd.remove("node")
@@ -164,11 +166,15 @@ def decide(request: HttpRequest, finding_id: int) -> HttpResponse:
     """Take one decision about the advice, then show the finding again."""
     found = get_object_or_404(Finding, pk=finding_id)
     shown, after = request.POST.get("before", ""), request.POST.get("after", "")
+    note = request.POST.get("note", "").strip()
     user = request.user if isinstance(request.user, User) else None
+    if not is_plain(note):
+        messages.warning(request, gettext("That was not done.") + f" {REFUSED}")
+        return redirect("finding", finding_id)
     try:
         if found.advice != shown or found.resolved_at is not None:
             raise MoveError
-        advise_transition(found, after, user, note=request.POST.get("note", "").strip())
+        advise_transition(found, after, user, note=note)
     except MoveError:
         messages.warning(
             request, gettext("That was not done: the advice has moved on, or the finding has ended. Its state is below.")

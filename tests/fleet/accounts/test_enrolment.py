@@ -44,6 +44,15 @@ def test_an_unknown_code_gets_nothing(code: str) -> None:
     assert enrol(code) == (403, {"detail": "This enrolment code is not known here."})
 
 
+def test_a_body_that_is_far_too_large_gets_json_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """The server reads no more than it must."""
+    answer = Client().post("/agent/enrol", "x" * 3_000_000, content_type="application/json")
+
+    assert answer.status_code == 413
+    assert "too large" in answer.json()["detail"]
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
 def test_a_code_that_is_too_old_gets_nothing() -> None:
     """Its time is over; it stays unused."""
     code = EnrolmentCode.issue("", HOUR)

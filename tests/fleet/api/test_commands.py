@@ -77,6 +77,9 @@ def test_who_may_not_ask_is_told_what_it_takes(bob: APIClient, stranger: APIClie
         ({"seconds": 86_401}, "seconds"),
         ({"what": "resume_profiling"}, "seconds"),
         ({"reason": ""}, "reason"),
+        ({"reason": "a\x00b"}, "reason"),
+        ({"reason": "a\nb"}, "reason"),
+        ({"reason": "a\x1b[2J"}, "reason"),
         ({"reason": "x" * 301}, "reason"),
     ],
 )
@@ -113,3 +116,14 @@ def test_rows_are_not_changed_over_the_api(olga: APIClient) -> None:
 
     assert olga.delete(path(home.pk, number)).status_code == 405
     assert olga.patch(path(home.pk, number), {"state": "done"}, format="json").status_code == 405
+
+
+@pytest.mark.parametrize(("body", "status"), [("x" * 3_000_000, 413), ("{", 400), ("[" * 100_000, 400), ("3", 400), ("", 400)])
+def test_a_body_that_cannot_be_read_is_a_problem_without_a_traceback(
+    olga: APIClient, caplog: pytest.LogCaptureFixture, body: str, status: int
+) -> None:
+    """Too large, no JSON, too deep, no text: the answer is a document like any other, and the log holds no stack."""
+    answer = olga.generic("POST", path(node().pk), body, content_type="application/json")
+
+    assert problem(answer)["status"] == status
+    assert [record for record in caplog.records if record.exc_info] == []

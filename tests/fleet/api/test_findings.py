@@ -148,7 +148,17 @@ def test_what_the_server_says_comes_in_the_language_that_is_asked_for(alice: API
     assert notes == {("advice", "the job ended"), ("condition", "作业已结束")}
 
 
-@pytest.mark.parametrize("body", [{}, {"after": "helped"}, {"after": "fixed"}, {"after": "accepted", "note": "x" * 501}, []])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"after": "helped"},
+        {"after": "fixed"},
+        {"after": "accepted", "note": "x" * 501},
+        {"after": "accepted", "note": "a\x1b[2J"},
+        [],
+    ],
+)
 def test_a_move_that_makes_no_sense_is_bad_input(alice: APIClient, body: object) -> None:
     """Verdicts are measured and cannot be posted."""
     row = make()

@@ -41,7 +41,7 @@ def test_an_operator_asks_from_the_page_and_everyone_sees_it(olga: Client, viewe
     assert (row.what, row.seconds, row.reason, row.asked_by_name) == ("pause_profiling", 1800, "Nsight on job 7", "olga")
     for word in (
         "Pause profiling",
-        "30 min",
+        "30\u00a0min",
         "olga",
         "Nsight on job 7",
         "waiting",
@@ -74,6 +74,9 @@ def test_a_post_without_the_token_is_refused(olga: Client, home: Node) -> None:
         ({"confirmed": ""}, "tick the box"),
         ({"reason": "  "}, "say why"),
         ({"minutes": "7"}, "choose for how long"),
+        ({"reason": "a\x00b"}, "control characters"),
+        ({"reason": "a\r\nb"}, "control characters"),
+        ({"reason": "\u202egnp"}, "control characters"),
         ({"what": "reboot"}, "There is no command reboot"),
     ],
 )

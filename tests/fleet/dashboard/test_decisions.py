@@ -76,3 +76,12 @@ def test_a_stranger_is_sent_to_the_login(client: Client, finding: Finding) -> No
     assert decide(client, finding, "proposed", "accepted") == 302
     finding.refresh_from_db()
     assert finding.advice == "proposed"
+
+
+@pytest.mark.parametrize("note", ["a\x00b", "a\x1b[2J", "a\nb"])
+def test_a_note_with_control_characters_is_said_and_nothing_is_decided(operator: Client, finding: Finding, note: str) -> None:
+    """The database of some sites takes no NUL, and logs are read in terminals."""
+    assert decide(operator, finding, "proposed", "accepted", note=note) == 302
+
+    assert "control characters" in operator.get(f"/findings/{finding.pk}/").content.decode()
+    assert not Transition.objects.filter(axis="advice").exists()

@@ -39,6 +39,13 @@ def test_a_url_that_apprise_does_not_know_is_refused(admin: Client) -> None:
     assert not Route.objects.exists()
 
 
+@pytest.mark.parametrize("name", ["a\x00b", "a\x1b[2J"])
+def test_a_name_with_control_characters_is_refused(admin: Client, name: str) -> None:
+    """Messages and logs bear it."""
+    assert "characters" in admin.post("/admin/notify/route/add/", form(name=name)).content.decode()
+    assert not Route.objects.exists()
+
+
 def test_a_new_route_needs_a_url(admin: Client) -> None:
     """Only an existing one may leave the field empty."""
     assert "A route needs a URL." in admin.post("/admin/notify/route/add/", form(url="")).content.decode()
