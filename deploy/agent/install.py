@@ -27,6 +27,7 @@ HOST = urllib.parse.urlsplit(BASE).hostname or ""
 LOOPBACK = HOST in ("127.0.0.1", "::1", "localhost")
 
 prepared = []  # the paths whose new content waits beside them
+made = []  # the folders that were not there
 
 
 class InstallError(Exception):
@@ -63,9 +64,10 @@ def main():
         raise InstallError("%r is no node name: give one of letters, digits, dots, dashes and underscores as FETTLE_NODE." % node)
     if not CODE and not (told and os.path.exists(paths["token"])):
         raise InstallError("FETTLE_ENROLMENT_CODE is not set; `manage.py enrolment_code` on the server prints one.")
+    is_done = False
     try:
         fetch(paths["file"])
-        os.makedirs(paths["spool"], mode=0o700, exist_ok=True)
+        make_folder(paths["spool"], 0o700)
         if not told:
             prepare(paths["settings"], 0o644, "".join("%s = %s\n" % (name, json.dumps(value)) for name, value in (
                 ("server", socket_url()), ("node", node), ("token_file", paths["token"]), ("spool", paths["spool"]))))  # fmt: skip
@@ -76,10 +78,13 @@ def main():
             print("fettle: no code was given: the agent is renewed, and %s keeps its token." % node)
         for path in prepared:
             os.replace(path + ".part", path)
+        is_done = True
     finally:
         for path in prepared:
             if os.path.exists(path + ".part"):  # something went wrong before it took its place
                 os.unlink(path + ".part")
+        if not is_done:
+            remove_folders()
     start(paths)
 
 
@@ -145,7 +150,7 @@ def prepare(path, mode, content):
     """Write what belongs at `path` beside it, as far as the disk; where it was written."""
     part = path + ".part"
     try:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        make_folder(os.path.dirname(path), 0o755)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT, mode), "wb") as file:
             if path not in prepared:
                 prepared.append(path)
@@ -157,6 +162,26 @@ def prepare(path, mode, content):
     except OSError as error:
         raise InstallError("%s cannot be written: %s." % (path, error.strerror or error)) from None
     return part
+
+
+def make_folder(path, mode):
+    """Make the folder and what is missing above it."""
+    missing = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        os.mkdir(folder, mode if folder == missing[0] else 0o755)
+        made.append(folder)
+
+
+def remove_folders():
+    """Leave no folder behind that was not there before."""
+    for folder in reversed(made):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return  # something lies in it by now
 
 
 def start(paths):

@@ -37,6 +37,13 @@ def left(root: Path) -> list[str]:
     )
 
 
+def folders(root: Path) -> set[str]:
+    """Every folder of the places that an install writes to."""
+    return {
+        str(path.relative_to(root)) for name in ("opt", "etc", "var/lib") for path in (root / name).rglob("*") if path.is_dir()
+    }
+
+
 def test_an_older_agent_is_renewed_without_a_code(bare: Bare, server: Server, agent_file: Path) -> None:
     """The file is the new one; token and settings, those of the site included, are the old ones."""
     first = bare.run("/bin/sh", text=script(server), FETTLE_ENROLMENT_CODE=code(server, "first"), FETTLE_NODE="again-1")
@@ -80,16 +87,18 @@ def test_a_code_made_for_the_node_gives_it_another_token(bare: Bare, server: Ser
 def test_a_code_that_will_not_do_leaves_the_node_as_it_was(
     bare: Bare, server: Server, words: str | None, expires: str, sentence: str
 ) -> None:
-    """Nothing of the agent is there afterwards, and the sentence is the server's."""
+    """Nothing of the agent is there afterwards, no empty folder either, and the sentence is the server's."""
     if words is not None:
         code(server, words, expires=expires)
     if words == "used":
         server.execute("UPDATE accounts_enrolmentcode SET used_at = ?, used_by = 'another' WHERE used_at IS NULL", NOW)
+    before = folders(bare.root)
     ran = bare.run("/bin/sh", text=script(server), FETTLE_ENROLMENT_CODE=words or "never made", FETTLE_NODE="again-3")
 
     assert ran.returncode == 1
     assert sentence in ran.stderr
     assert left(bare.root) == []
+    assert folders(bare.root) == before
 
 
 def test_a_code_that_will_not_do_leaves_an_older_agent_as_it_was(bare: Bare, server: Server) -> None:
