@@ -40,8 +40,10 @@ def url(name: str, default: str, schemes: Collection[str], *, about: str) -> str
     try:
         parts = urlsplit(value)
         _ = parts.port  # a port that is none raises
-    except ValueError as error:
-        raise SettingError(f"{name} is no URL: {error}.") from None
+    except ValueError:  # its words repeat a part of the URL, which may be the password's
+        raise SettingError(
+            f"{name} is no URL: the part before its path cannot be read; write signs such as / and @ in a password as %2F and %40."
+        ) from None
     if parts.scheme not in schemes or not (parts.path if parts.scheme == "unix" else parts.hostname):
         raise SettingError(f"{name} is no URL that can be used: give one such as {' or '.join(f'{one}://…' for one in schemes)}.")
     return value

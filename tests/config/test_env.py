@@ -67,7 +67,9 @@ def test_it_takes_one_of_the_words_that_may_stand_there(monkeypatch: pytest.Monk
         env.choice("FETTLE_X", "parquet", ("parquet", "memory"), about="")
 
 
-@pytest.mark.parametrize("text", ["foo", "http://", "ftp://host", "//host", "unix://", "http://host:port", "http://[::1"])
+@pytest.mark.parametrize(
+    "text", ["foo", "http://", "ftp://host", "//host", "unix://", "http://host:port", "http://[::1", "http://me:s3cr/et@x"]
+)
 def test_it_refuses_what_is_no_url_and_does_not_show_it(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """A URL may hold a password."""
     monkeypatch.setenv("FETTLE_X", text)
@@ -75,6 +77,7 @@ def test_it_refuses_what_is_no_url_and_does_not_show_it(monkeypatch: pytest.Monk
     with pytest.raises(env.SettingError, match=r"^FETTLE_X is no URL") as raised:
         env.url("FETTLE_X", "", ("http", "unix"), about="")
     assert "host" not in str(raised.value).replace("http", "")
+    assert "s3cr" not in str(raised.value)
 
 
 @pytest.mark.parametrize("text", ["http://h", "http://user:word@[::1]:80/x", "unix:///run/x.sock"])
