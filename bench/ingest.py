@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +50,7 @@ class Load:
     """What was sent and what came back."""
 
     sent: int = 0
+    sent_bytes: int = 0
     acked: int = 0
     errors: dict[str, int] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
@@ -153,6 +155,7 @@ async def agent(
             pending[seq] = time.perf_counter()
             await socket.send(frame)
             load.sent += GPUS_A_NODE
+            load.sent_bytes += len(frame)
         deadline = time.monotonic() + GRACE_S
         while pending and time.monotonic() < deadline:
             await asyncio.sleep(0.1)
@@ -260,6 +263,13 @@ async def measure(url: str, issued: dict[str, str], seconds: int, process: psuti
     return {"base": base, "server_cpu_s": cpu_s(process) - began, "rss_bytes": rss}
 
 
+def read_bytes(port: int) -> float:
+    """What came to VictoriaMetrics over its connections so far, in bytes; nearly all of it is what was written."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("vm_tcplistener_read_bytes_total"))
+
+
 def main() -> None:
     """Run one load and print what it cost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -289,6 +299,7 @@ def main() -> None:
         if engine is not None:
             found["engine_cpu_s"] = cpu_s(engine)
             found["engine_rss_bytes"] = engine.memory_info().rss
+            found["engine_bytes_a_sample"] = read_bytes(at) / max(1, load.sent)
         report(nodes, options.seconds, load, found, stored(found["base"], options.seconds))
     finally:
         for one in (process, engine):
@@ -317,9 +328,11 @@ def report(nodes: int, seconds: int, load: Load, found: dict[str, float], rows: 
         "ack_p50_s": p50,
         "ack_p99_s": p99,
         "rss_bytes": int(found["rss_bytes"]),
+        "bytes_a_sample": round(load.sent_bytes / load.sent, 1) if load.sent else None,
     } | {name: round(value, 2) for name, value in found.items() if name.startswith("engine_")}
     print(f"{nodes} nodes x {GPUS_A_NODE} GPUs at 1 Hz for {seconds} s, {len(GPU)} GPU metrics a sample")
     print(f"sent {load.sent:,}, acked {load.acked:,}, in the store {rows:,}, errors {load.errors or 'none'}")
+    print(f"{result['bytes_a_sample']} bytes a sample on the wire, without TLS and TCP")
     print(f"server: {cpu:.1f} CPU-seconds, {cpu / seconds * 100:.0f} % of a core, {found['rss_bytes'] / 1e6:.0f} MB")
     print(f"ack after {p50} s (median), {p99} s (99th percentile)" if load.latencies else "nothing was acked")
     print(json.dumps(result))

@@ -19,7 +19,7 @@ def test_it_prints_its_numbers_and_loses_nothing() -> None:
 
     assert list(result) == [
         "gpus", "seconds", "samples_sent", "samples_acked", "samples_stored", "samples_lost",
-        "server_cpu_s", "cpu_s_per_million", "ack_p50_s", "ack_p99_s", "rss_bytes",
+        "server_cpu_s", "cpu_s_per_million", "ack_p50_s", "ack_p99_s", "rss_bytes", "bytes_a_sample",
     ]  # fmt: skip
     assert result["samples_sent"] == result["samples_acked"] == result["samples_stored"] >= 16 * 3
     assert result["samples_lost"] == 0
