@@ -262,6 +262,11 @@ FETTLE_STORE_FLEET = env.text(
 FETTLE_STORE_SELECTOR = env.text(
     "FETTLE_STORE_SELECTOR", "", about='Which series of Prometheus are this fleet\'s, as matchers: `job="dcgm",cluster="a"`.'
 )
+FETTLE_STORE_CLUSTER_LABEL = env.text(
+    "FETTLE_STORE_CLUSTER_LABEL",
+    "cluster",
+    about="Label of Prometheus' series that tells clusters apart (`prometheus-read`): where a series has it, its node is named `host@cluster`. Empty: none does.",
+)
 FETTLE_STORE_USER = env.text("FETTLE_STORE_USER", "", about="User name for the store's server (HTTP basic authentication).")
 FETTLE_STORE_PASSWORD_FILE = env.text("FETTLE_STORE_PASSWORD_FILE", "", about="File whose first line is that user's password.")
 FETTLE_STORE_TOKEN_FILE = env.text(

@@ -100,6 +100,7 @@ REFUSAL: Final = {
     "bad_hello": _("a hello that contradicts itself"),
     "busy": _("the server's queue was full; sent again later"),
     "conflict": _("two agents speak for this node: they share one token"),
+    "two_nodes": _("two machines have this name: the same GPU index, another UUID, at the same time"),
     "double_gpu": _("another node tells of the same GPU: a clone, or a card with another's UUID"),
     "clock_set_back": _("its clock was set back: of a second that came twice the later sample is kept"),
     "out_of_range": _("values that cannot be; the rest of their batch was stored"),

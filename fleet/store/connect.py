@@ -19,6 +19,7 @@ SERVERS: Final = {"victoriametrics": "VictoriaMetrics", "prometheus-read": "Prom
 PATIENCE_S: Final = 2.0
 """Of one who asks whether the server is there."""
 _FLEET: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_LABEL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _MATCHERS: Final = re.compile(r'(\s*[A-Za-z_]\w*\s*(=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*(,|$))*')
 
 
@@ -31,7 +32,7 @@ def connect() -> Series:
     if settings.FETTLE_STORE == "prometheus-read":
         from fleet.store.prometheus import PrometheusSeries
 
-        return PrometheusSeries(read, settings.FETTLE_STORE_SELECTOR)
+        return PrometheusSeries(read, settings.FETTLE_STORE_SELECTOR, cluster_label=settings.FETTLE_STORE_CLUSTER_LABEL)
     from fleet.store.labels import Labels
     from fleet.store.victoria import VictoriaSeries
     from fleet.store.victoria_durable import Watch
@@ -76,6 +77,8 @@ def mistakes() -> Iterator[str]:
         yield f"FETTLE_STORE_FLEET={settings.FETTLE_STORE_FLEET!r} is no label; use letters, digits, dots, dashes and underscores."
     if not _MATCHERS.fullmatch(settings.FETTLE_STORE_SELECTOR):
         yield f'FETTLE_STORE_SELECTOR={settings.FETTLE_STORE_SELECTOR!r} is no list of matchers; write them as job="dcgm",cluster=~"a|b".'
+    if settings.FETTLE_STORE_CLUSTER_LABEL and not _LABEL.fullmatch(settings.FETTLE_STORE_CLUSTER_LABEL):
+        yield f"FETTLE_STORE_CLUSTER_LABEL={settings.FETTLE_STORE_CLUSTER_LABEL!r} is no name of a label; write one such as cluster."
 
 
 def _beside(url: str, path: str) -> str:

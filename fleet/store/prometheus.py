@@ -38,11 +38,13 @@ class PrometheusSeries:
         selector: str = "",
         metrics: Iterable[Metric] = METRICS,
         clock: Callable[[], float] = time.time,
+        cluster_label: str = "cluster",
     ) -> None:
         self.tables = tables(metrics)
         self.misfits = 0
         self.read = read
         self.selector = selector
+        self.cluster_label = cluster_label
         self._clock = clock
         self._habits = prometheus_cells.Habits()
 
@@ -109,11 +111,11 @@ class PrometheusSeries:
 
     def _ask(self, fields: Collection[str], uuids: Collection[str], start: int, end: int) -> list[promql.Result]:
         """The samples of these fields and GPUs with start <= second < end."""
-        for label in ("UUID", "uuid"):
+        found: list[promql.Result] = []
+        for label in ("UUID", "uuid"):  # a fleet may have exporters of both kinds, and one may change
             matchers = f'__name__=~"{"|".join(fields)}",{label}=~"{"|".join(uuids)}"'
             query = f"{{{promql.joined(matchers, self.selector)}}}[{end - start}s]"
-            if found := promql.instant(self.read, query, end - 0.001):
-                break
+            found += promql.instant(self.read, query, end - 0.001)
         for one in found:
             one.values = [(at, text) for at, text in one.values if start <= at < end]
         return found

@@ -16,8 +16,8 @@ from fleet.store.prometheus_inventory import LOOK_S, select
 from wire import dcgm_fields
 
 MAX_CODE: Final = 10_000
-GPUS: Final = 1_024
-"""So many keys has a millisecond, one for each GPU that a node may have."""
+GPUS: Final = 1 << 20
+"""So many keys has a millisecond: one for each GPU, by its id, for two of a node may say the same index."""
 
 
 def notice(engine: PrometheusSeries, now: float) -> int:
@@ -41,7 +41,7 @@ def notice(engine: PrometheusSeries, now: float) -> int:
             node_id=gpus[uuid].node_id,
             gpu=gpus[uuid],
             boot=SOURCE,
-            seq=round(at * 1000) * GPUS + gpus[uuid].index % GPUS,
+            seq=round(at * 1000) * GPUS + gpus[uuid].pk % GPUS,
             kind="xid",
             code=code,
             text=f"XID {code}",

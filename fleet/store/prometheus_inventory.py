@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from django.db import transaction
 
-from fleet.inventory.models import Absence, Gpu, Node
+from fleet.inventory.models import STALE_AFTER, Absence, Gpu, Node
 from fleet.store import prometheus_cells, promql
 from fleet.store.prometheus import SOURCE, PrometheusSeries
+from fleet.store.prometheus_hosts import clean, host, number, say_doubles
 from wire import dcgm_fields
 from wire.labels import GPU_LABELS
 from wire.messages import PROCESSES
@@ -27,12 +28,15 @@ LOOK_S: Final = 180
 ALWAYS: Final = (155, 150, 203)
 """Fields of which every exporter tells one."""
 FACTS: Final = {250: "mem_total_bytes", 164: "power_limit_w", 113: "sm_clock_max_mhz", 114: "mem_clock_max_mhz"}
-HOST_LABELS: Final = ("Hostname", "hostname", "node", "kubernetes_node", "nodename")
 IN_ONE_QUERY: Final = 500
+MAX_ODD: Final = 100
+"""So many odd series are told of."""
 
 logger = logging.getLogger(__name__)
 _said: set[str] = set()
 """Names of nodes that are left to their agents, said once."""
+_odd: set[str] = set()
+"""Series that cannot be read, said once."""
 
 
 @dataclass(slots=True)
@@ -41,6 +45,7 @@ class Seen:
 
     of: prometheus_cells.Of
     host: str
+    since: float
     at: float
     interval_s: float | None
     labels: Mapping[str, str]
@@ -57,6 +62,7 @@ def discover(engine: PrometheusSeries, now: float) -> int:
     with transaction.atomic():
         nodes = _nodes(by_host, now)
         _gpus(nodes, by_host, facts)
+        say_doubles({name: by_host[name] for name in nodes}, now, LOOK_S)
         _blind(nodes.values(), now)
     return len(seen)
 
@@ -65,13 +71,19 @@ def _seen(engine: PrometheusSeries, now: float) -> dict[str, Seen]:
     """What went on within LOOK_S, by UUID; of one that two exporters tell of, what the last sample says."""
     found: dict[str, Seen] = {}
     for one in promql.instant(engine.read, f"{select(engine, ALWAYS)}[{LOOK_S}s]", now):
-        of = prometheus_cells.of(one.metric)
-        if of is None or not one.values:
+        try:
+            of = prometheus_cells.of(one.metric)
+            if of is None or not one.values:
+                continue
+            made = _one(of, one, engine.cluster_label)
+        except ValueError as error:
+            _say_odd(one.metric, str(error))
             continue
-        times = [at for at, _ in one.values]
-        steps = [after - before for before, after in pairwise(times)]
-        made = Seen(of, _host(one.metric), times[-1], statistics.median(steps) if steps else None, one.metric)
+        if one.metric.get("gpu") and number(one.metric) is None:
+            _say_odd(one.metric, "its gpu is no number")
         before = found.get(of.uuid)
+        if before is not None:
+            made.since = before.since = min(made.since, before.since)
         if before is None or before.at < made.at:
             made.users = before.users if before is not None else made.users
             found[of.uuid] = made
@@ -79,11 +91,24 @@ def _seen(engine: PrometheusSeries, now: float) -> dict[str, Seen]:
             before.interval_s = made.interval_s
         for name in GPU_LABELS:
             if value := one.metric.get(f"exported_{name}") or one.metric.get(name):
-                found[of.uuid].users[name].add(value)
+                found[of.uuid].users[name].add(clean(value, 1000))
     for uuid in {one.of.parent for one in found.values() if one.of.parent} - found.keys():
         part = max((one for one in found.values() if one.of.parent == uuid), key=lambda one: one.at)
-        found[uuid] = Seen(prometheus_cells.Of(uuid), part.host, part.at, part.interval_s, part.labels)
+        found[uuid] = Seen(prometheus_cells.Of(uuid), part.host, part.since, part.at, part.interval_s, part.labels)
     return found
+
+
+def _one(of: prometheus_cells.Of, one: promql.Result, cluster_label: str) -> Seen:
+    times = [at for at, _ in one.values]
+    steps = [after - before for before, after in pairwise(times)]
+    return Seen(of, host(one.metric, cluster_label), times[0], times[-1], statistics.median(steps) if steps else None, one.metric)
+
+
+def _say_odd(labels: Mapping[str, str], why: str) -> None:
+    key = repr(sorted(labels.items()))
+    if key not in _odd and len(_odd) < MAX_ODD:
+        _odd.add(key)
+        logger.warning("A series of Prometheus is odd (%s): %s", why, key[:500])
 
 
 def _facts(engine: PrometheusSeries, now: float, seen: Mapping[str, Seen]) -> dict[str, dict[str, float]]:
@@ -109,11 +134,6 @@ def select(engine: PrometheusSeries, numbers: Iterable[int]) -> str:
     return "{" + promql.joined(f'__name__=~"{names}"', engine.selector) + "}"
 
 
-def _host(labels: Mapping[str, str]) -> str:
-    told = next((labels[name] for name in HOST_LABELS if labels.get(name)), "")
-    return (told or labels.get("instance", "").rpartition(":")[0].strip("[]") or "unknown")[:200]
-
-
 def _nodes(by_host: Mapping[str, list[Seen]], now: float) -> dict[str, Node]:
     """The nodes of these hosts by name, brought up to what was seen; those of our own agents are left out."""
     known = {node.name: node for node in Node.objects.select_for_update().filter(name__in=by_host)}
@@ -133,8 +153,8 @@ def _nodes(by_host: Mapping[str, list[Seen]], now: float) -> dict[str, Node]:
         if (interval := next((one.interval_s for one in told if one.interval_s), None)) is not None:
             node.interval_s = round(interval, 3)
         node.last_seen_at = _utc(min(now, newest.at + node.interval_s))
-        node.driver_version = newest.labels.get("DCGM_FI_DRIVER_VERSION", node.driver_version)[:40]
-        node.cuda_driver_version = newest.labels.get("DCGM_FI_CUDA_DRIVER_VERSION", node.cuda_driver_version)[:40]
+        node.driver_version = clean(newest.labels.get("DCGM_FI_DRIVER_VERSION", node.driver_version), 40)
+        node.cuda_driver_version = clean(newest.labels.get("DCGM_FI_CUDA_DRIVER_VERSION", node.cuda_driver_version), 40)
     changed = ["interval_s", "last_seen_at", "driver_version", "cuda_driver_version"]
     Node.objects.bulk_update(known.values(), changed, batch_size=IN_ONE_QUERY)
     return known
@@ -145,10 +165,16 @@ def _gpus(nodes: Mapping[str, Node], by_host: Mapping[str, list[Seen]], facts: M
     split = {one.of.parent for told in by_host.values() for one in told if one.of.parent}
     new: list[Gpu] = []
     changed: list[Gpu] = []
+    ended = {gpu.pk for gpu in known.values() if gpu.present}
     for name, node in nodes.items():
+        newest = max(one.at for one in by_host[name])
         for one in by_host[name]:
+            if newest - one.at > STALE_AFTER.total_seconds() + (one.interval_s or 0):
+                continue  # the node goes on and this one does not: nobody knows what it does
             wanted = _columns(one, facts.get(one.of.uuid, {}), one.of.uuid in split)
             gpu = known.get((node.pk, one.of.uuid))
+            if gpu is not None:
+                ended.discard(gpu.pk)
             if gpu is None:
                 new.append(Gpu(node=node, uuid=one.of.uuid, **{"index": 0, **wanted}))
             elif different := [column for column, value in wanted.items() if getattr(gpu, column) != value]:
@@ -157,6 +183,7 @@ def _gpus(nodes: Mapping[str, Node], by_host: Mapping[str, list[Seen]], facts: M
                 changed.append(gpu)
     Gpu.objects.bulk_create(new, batch_size=IN_ONE_QUERY)
     Gpu.objects.bulk_update(changed, _COLUMNS, batch_size=IN_ONE_QUERY)
+    Gpu.objects.filter(pk__in=ended).update(present=False)
     moved = {one.uuid for one in new}
     if moved:  # a GPU that was put into another machine is not in the one before
         Gpu.objects.filter(uuid__in=moved, node__source=SOURCE).exclude(node__in=nodes.values()).update(present=False)
@@ -171,16 +198,16 @@ def _columns(one: Seen, facts: Mapping[str, float], is_split: bool) -> dict[str,
     """The columns of a GPU's row that its series tell; what they do not tell is left as it is."""
     labels, model = one.labels, one.labels.get("modelName") or "unknown GPU"
     columns: dict[str, Any] = {
-        "model": (f"{model} MIG {one.of.profile}" if one.of.parent else model)[:100],
-        "pci_bus_id": labels.get("pci_bus_id", "")[:40],
+        "model": clean(f"{model} MIG {one.of.profile}" if one.of.parent else model, 100),
+        "pci_bus_id": clean(labels.get("pci_bus_id", ""), 40),
         "parent_uuid": one.of.parent or "",
         "mig_profile": (one.of.profile or "")[:40],
         "mig_gpu_instance": one.of.instance,
         "labels": {name: ",".join(sorted(values)) for name, values in sorted(one.users.items())},
         "present": True,
     }
-    if labels.get("gpu", "").isdigit():
-        columns["index"] = int(labels["gpu"][:4])
+    if (index := number(labels)) is not None:
+        columns["index"] = index
     if is_split:
         columns["mig_mode"] = True
     for name, value in facts.items():

@@ -4,7 +4,7 @@ import { connect, fill, state, UNKNOWN_S } from "./live.js";
 import { refresh } from "./refresh.js";
 
 const now = document.getElementById("now");
-connect({ subscribe: "gpu", id: Number(now.dataset.gpu) }, (frame) => {
+if (document.getElementById("live")) connect({ subscribe: "gpu", id: Number(now.dataset.gpu) }, (frame) => {
   fill(now, frame.metrics, frame.age_s);
   state(frame.age_s, frame.t);
   if (frame.age_s === null) return;

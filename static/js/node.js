@@ -3,7 +3,7 @@ import { connect, fill, named, state } from "./live.js";
 import { refresh } from "./refresh.js";
 
 const table = document.getElementById("gpus");
-if (table) {
+if (table && document.getElementById("live")) { // what an exporter tells comes with the page alone
   const rows = new Map([...table.querySelectorAll("[data-gpu]")].map((row) => [Number(row.dataset.gpu), row]));
   const host = document.getElementById("host");
   connect({ subscribe: "node", id: Number(table.dataset.node) }, (frame) => {

@@ -13,6 +13,7 @@ from fleet.commands.asking import MAY
 from fleet.dashboard import cells, commands, engines, fact_words, facts, labels, readings, words
 from fleet.dashboard.listing import OPEN, grouped
 from fleet.inventory.models import Absence, Gpu, Node, Refusal
+from fleet.store.prometheus import SOURCE
 from wire.messages import PROCESSES
 
 EVENTS_SHOWN = 50
@@ -33,6 +34,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     stale = found.is_stale
     ids = [gpu.pk for gpu in gpus]
     asked = commands.rows(found)
+    exporter = found.source == SOURCE  # an exporter tells of GPUs alone, and there is no agent to ask
     return render(
         request,
         "dashboard/node.html",
@@ -40,11 +42,12 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             "section": "fleet",
             "node": found,
             "stale": stale,
+            "exporter": exporter,
             "recordings": int(bool(found.recording)),
             "rows": gpu_rows(gpus, {} if stale else readings.newest("gpu", ids), absences, stale),
             "columns": [(name, words.SHORT.get(name) or words.metric(name), words.metric(name)) for name in cells.GPU_COLUMNS],
-            "host": host_cells(found, absences, stale),
-            "facts": facts.of_node(found),
+            "host": [] if exporter else host_cells(found, absences, stale),
+            "facts": [] if exporter else facts.of_node(found),
             "processes": [] if stale else process_rows(found, gpus),
             "engines": engines.rows(found, stale),
             "engine_columns": engines.heads(),
@@ -54,7 +57,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             "events": event_rows(found),
             "commands": asked,
             "commands_open": any(row.is_open for row in asked),
-            "may_command": request.user.has_perm(MAY) and not found.recording,
+            "may_command": request.user.has_perm(MAY) and not found.recording and not exporter,
             "command_forms": commands.FORMS,
             "command_minutes": commands.MINUTES,
             "command_default": commands.DEFAULT_MIN,

@@ -22,7 +22,7 @@ def test_every_metric_has_a_label() -> None:
 def test_every_slug_has_a_word() -> None:
     """Reasons, codes, states, bottlenecks: none reaches a reader as a slug."""
     assert set(words.REASON) == set(REASONS)
-    assert set(words.REFUSAL) == {*CODES, "out_of_range", "conflict", "double_gpu", "clock_set_back"}
+    assert set(words.REFUSAL) == {*CODES, "out_of_range", "conflict", "double_gpu", "two_nodes", "clock_set_back"}
     assert set(words.SEVERITY) == set(SEVERITIES)
     assert set(words.CONDITION) == set(CONDITIONS)
     assert set(words.ADVICE) == set(ADVICE)

@@ -45,8 +45,10 @@ class Program:
                     return
                 with urllib.request.urlopen(self.url + self._health, timeout=5):
                     return
-            except urllib.error.HTTPError:
-                return  # it asks for a password, and answers
+            except urllib.error.HTTPError as error:
+                if error.code != 503:  # which says that it is not ready yet
+                    return  # it asks for a password, and answers
+                time.sleep(0.05)
             except OSError:
                 time.sleep(0.05)
         raise RuntimeError(f"{self.command[0]} did not start:\n{self.log.read_text()[-3000:]}")

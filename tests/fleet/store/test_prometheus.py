@@ -249,6 +249,18 @@ def test_a_target_that_goes_away_makes_its_node_unknown(tmp_path: Path, settings
             page = admin_client.get("/nodes/node-1/").content.decode()
             assert "read from Prometheus" in page
             assert "421.5" in page or "422" in page
+            assert "Unknown: an exporter does not tell who holds a GPU." in page
+            assert "An exporter tells of GPUs alone" in page
+            for untrue in (
+                "No process holds a GPU.",
+                "agent",
+                "Nothing is absent.",
+                'id="live"',
+                "no sample in the last 30 seconds</",
+            ):
+                assert untrue not in page.partition("<main")[2]
+            page = admin_client.get(f"/gpus/{Gpu.objects.get().pk}/").content.decode()
+            assert 'id="live"' not in page
             exporter.fails = True
             time.sleep(3)
             prometheus_tasks.discover()
