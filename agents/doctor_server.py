@@ -23,6 +23,8 @@ Found = tuple[str, Literal["ok", "note", "wrong"], str, str]
 PATIENCE_S: Final = 10.0
 SKEW_S: Final = 5.0
 """The server tells its time in whole seconds, so that a second or two is no finding."""
+AHEAD_S: Final = 60.0
+"""Servers refuse samples of a clock that is further ahead of theirs (docs/explanation/how-nothing-is-lost.md)."""
 
 
 async def server(config: AgentConfig, now: Callable[[], float] = time.time) -> list[Found]:
@@ -77,7 +79,9 @@ def _skew(date: str | None, now: float) -> list[Found]:
     if abs(skew) <= SKEW_S:
         return [("clock", "ok", f"within {SKEW_S:.0f} s of the server's", "")]
     ahead = "ahead of" if skew > 0 else "behind"
-    remedy = "Let NTP or chrony set the clock: findings of this node are placed in time by it."
+    remedy = "Let NTP or chrony set the clock of whichever is wrong: findings of this node are placed in time by it."
+    if skew > AHEAD_S:
+        remedy += f" Samples more than {AHEAD_S:.0f} s ahead are refused for good (bad_time)."
     return [("clock", "wrong", f"{abs(skew):.0f} s {ahead} the server's", remedy)]
 
 

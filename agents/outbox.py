@@ -2,12 +2,16 @@
 
 import logging
 from collections import Counter
+from typing import Final
 
 from agents.segment import BATCH, EVENT, Group
 from agents.spool import Spool
 from wire.codec import decode_from_agent, encode_text
 
 log = logging.getLogger(__name__)
+
+CLOCK: Final = " This node's clock is too far ahead of the server's, or was never set: let NTP set both."
+"""Of samples that are refused as `bad_time`."""
 
 
 class Outbox:
@@ -38,10 +42,11 @@ class Outbox:
             self.refused[code] += 1
             if self.refused[code] == 1:
                 log.warning(
-                    "The server refused record %d of %s for good (%s); it is dropped and counted. The node's page lists refusals.",
+                    "The server refused record %d of %s for good (%s); it is dropped and counted. The node's page lists refusals.%s",
                     seq,
                     group.hello.node,
                     plain(code),
+                    CLOCK if code == "bad_time" else "",
                 )
 
     def refuse_all(self, group: Group, code: str) -> None:

@@ -95,7 +95,9 @@ REFUSAL: Final = {
     "wrong_node": _("spoke for another node"),
     "wrong_boot": _("belonged to another boot"),
     "wrong_shape": _("a column's length did not match"),
-    "bad_time": _("time outside what the server accepts"),
+    "bad_time": _(
+        "its clock was over a minute ahead of the server's, or never set: these samples are lost; set both clocks by NTP"
+    ),
     "unknown_metric": _("a metric that is not in the registry"),
     "bad_hello": _("a hello that contradicts itself"),
     "busy": _("the server's queue was full; sent again later"),

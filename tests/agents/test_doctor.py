@@ -152,7 +152,13 @@ async def test_the_server_is_reached_and_takes_the_token_and_hears_no_data(confi
 
 @pytest.mark.parametrize(
     ("seconds", "level", "words"),
-    [(0, "ok", "within 5 s"), (-3, "ok", "within"), (60, "wrong", "ahead of"), (-60, "wrong", "behind")],
+    [
+        (0, "ok", "within 5 s"),
+        (-3, "ok", "within"),
+        (50, "wrong", "ahead of"),
+        (120, "wrong", "ahead of"),
+        (-120, "wrong", "behind"),
+    ],
 )
 async def test_a_clock_that_differs_from_the_servers_is_told(tmp_path: Path, seconds: float, level: str, words: str) -> None:
     """By the Date of the server's answer, which is in whole seconds."""
@@ -165,6 +171,7 @@ async def test_a_clock_that_differs_from_the_servers_is_told(tmp_path: Path, sec
 
     assert clock[1] == level
     assert words in clock[2]
+    assert ("bad_time" in clock[3]) == (seconds == 120)  # what it costs, where it costs samples
     assert formatdate(usegmt=True)
 
 

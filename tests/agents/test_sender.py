@@ -137,8 +137,8 @@ async def test_live_batches_go_before_the_backlog(monkeypatch: pytest.MonkeyPatc
         assert sorted(seqs(server)) == list(range(101))
 
 
-async def test_refused_batches_are_dropped_and_counted_and_busy_ones_kept() -> None:
-    """A refusal for good costs that batch alone; `busy` costs time alone."""
+async def test_refused_batches_are_dropped_and_counted_and_busy_ones_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """A refusal for good costs that batch alone, and of a time the log names the clock; `busy` costs time alone."""
     busy = {2}
 
     def answer(batch: Batch) -> Ack | None:
@@ -156,6 +156,7 @@ async def test_refused_batches_are_dropped_and_counted_and_busy_ones_kept() -> N
         await until(lambda: one.spool.current.is_empty)
 
         assert dict(one.sender.refused) == {"bad_time": 1}
+        assert "This node's clock is too far ahead" in caplog.text
         assert sorted(seqs(server)) == [0, 1, 2, 2, 3]
         assert one.sender.lost_some()
         assert not one.sender.lost_some()

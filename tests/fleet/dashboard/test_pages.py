@@ -203,6 +203,7 @@ def test_the_node_page_shows_gpus_host_processes_events_and_refusals(viewer: Cli
         node=node, gpu=gpus[1], boot="b", seq=0, kind="xid", code=79, text="fell off the bus", observed_at=timezone.now()
     )
     Refusal.objects.create(node_name="n", code="too_large", total=12345)
+    Refusal.objects.create(node_name="n", code="bad_time", total=6789)
     response = viewer.get("/nodes/n/")
     page = response.content.decode()
 
@@ -217,6 +218,8 @@ def test_the_node_page_shows_gpus_host_processes_events_and_refusals(viewer: Cli
     assert "XID error" in page
     assert "fell off the bus" in page
     assert "12,345" in page
+    assert "6,789" in page
+    assert "its clock was over a minute ahead of the server" in page  # what was lost, and by what
 
 
 def test_a_gpu_whose_holders_nobody_knows_is_not_free(viewer: Client) -> None:
