@@ -64,7 +64,7 @@ class Done:
 def compact(engine: ParquetSeries, now: float, go_on: Callable[[], bool] = lambda: True) -> Done:
     """Repair, merge and roll up what is due at `now`, delete what merges took the place of; `busy` when another one is at it.
 
-    StoreError when the disk refuses; what was there stays what counts.
+    StoreError when the disk refuses, once every scope had its turn; what was there stays what counts.
     Safe to kill at any instant and to repeat. `go_on` is asked before every merge; what it ends, the next call goes on with.
     """
     try:
@@ -78,16 +78,28 @@ def _compact(engine: ParquetSeries, now: float, go_on: Callable[[], bool]) -> Do
     done = Done()
     scopes = _scopes(engine)
     turn = int(now // EVERY_S) % max(1, len(scopes))
+    failed: OSError | None = None
     for scope in scopes[turn:] + scopes[:turn]:
+        try:
+            _compact_one(engine, scope, now, go_on, done)
+        except OSError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return done
+
+
+def _compact_one(engine: ParquetSeries, scope: Scope, now: float, go_on: Callable[[], bool], done: Done) -> None:
+    try:
         for of in RESOLUTIONS:
             repair(engine, scope, of)
         for one in due(engine, scope, now):
             if not go_on():
                 break
             done.merges += merge(engine, one)
+    finally:  # on a full disk too, which this gives room
         for of in RESOLUTIONS:
             done.deleted += sum(_unlink(*old) for old in list(_expired(engine, scope, of)))
-    return done
 
 
 def is_due(engine: ParquetSeries, now: float) -> bool:

@@ -158,7 +158,12 @@ def read_day(path: Path, of: Resolution = RAW) -> Day:
     except (FileNotFoundError, NotADirectoryError):
         names = []
     for name, is_file in names:
-        if is_file and name.endswith(TMP):
+        if (
+            is_file
+            and name.startswith(".")
+            and name.endswith(TMP)
+            and parse(name.removesuffix(TMP).partition("-")[2]) is not None
+        ):
             tmp.append(name)
         elif is_file and (file := parse(name.removesuffix(DAMAGED))) is not None:
             files.append((file, name.endswith(DAMAGED)))

@@ -16,7 +16,7 @@ import polars as pl
 from fleet.store import disk, rollup
 from fleet.store.layout import DAMAGED, RAW, ROLLED, File, FileSet, Resolution, day_of
 from fleet.store.parquet import ParquetSeries, encode, low_high
-from fleet.store.reader import read_files
+from fleet.store.reader import UNREADABLE, read_files
 from fleet.store.rolled import RolledTable
 from wire.metrics import Scope
 
@@ -136,7 +136,7 @@ def _rolled(table: RolledTable, inputs: list[Path], kept: pl.Expr, damaged: set[
     """Roll-ups of one shard: of the columns that no file has, nothing is made."""
     columns: set[str] = set()
     for path in inputs:
-        with suppress(pl.exceptions.PolarsError):  # read_files says what is damaged
+        with suppress(*UNREADABLE):  # read_files says what is damaged
             columns.update(pl.read_parquet_schema(path))
     names, metrics = table.told(columns)
     return table.lean(table.whole(table.newest(read_files(table, inputs, kept, names, damaged)), metrics))

@@ -4,6 +4,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
@@ -13,6 +14,8 @@ from fleet.store.series import StoreError
 
 logger = logging.getLogger(__name__)
 _ATTEMPTS = 6
+UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What Polars answers damage with; a panic is no Exception."""
 
 
 class Reader:
@@ -124,8 +127,8 @@ def read_files(table: Table, files: Sequence[Path], kept: pl.Expr, names: Sequen
         list(files), schema=schema, missing_columns="insert", extra_columns="ignore", glob=False, hive_partitioning=False
     )
     try:
-        return scan.filter(kept).select(names).collect()
-    except pl.exceptions.PolarsError:
+        return _collected(scan.filter(kept).select(names))
+    except UNREADABLE:
         # Damage, or a type from before the registry changed: one by one tells which.
         parts = [_read_one(table, path, kept, names, damaged) for path in files]
         return pl.concat(
@@ -143,9 +146,21 @@ def _read_one(table: Table, path: Path, kept: pl.Expr, names: Sequence[str], dam
             pl.col(name).cast(table.stored[name], strict=False) if name in there else pl.lit(None, table.stored[name]).alias(name)
             for name in wanted
         ]
-        return pl.scan_parquet(path, glob=False, hive_partitioning=False).select(cast).filter(kept).select(names).collect()
-    except pl.exceptions.PolarsError as error:
+        return _collected(pl.scan_parquet(path, glob=False, hive_partitioning=False).select(cast).filter(kept).select(names))
+    except UNREADABLE as error:
         if path.name not in damaged:
             damaged.add(path.name)
-            logger.error("%s is damaged and is passed over: %s", path, str(error).splitlines()[0])
+            # Polars writes a panic to stderr by itself, before anybody can catch it.
+            told = "; the panic above is about it" if isinstance(error, pl.exceptions.PanicException) else ""
+            logger.error(
+                "%s is damaged and is passed over%s: %s", path, told, next(iter(str(error).splitlines()), "no reason given")
+            )
         return None
+
+
+def _collected(scan: pl.LazyFrame) -> pl.DataFrame:
+    """The rows; ShapeError when damage made columns of different lengths of them, which Polars does not look at."""
+    rows = scan.collect()
+    if any(len(column) != rows.height for column in rows.get_columns()):
+        raise pl.exceptions.ShapeError("its columns differ in length")
+    return rows

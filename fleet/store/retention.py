@@ -1,19 +1,23 @@
-"""How long rows stay, by age and by room. Raw rows go only once their roll-ups are made.
+"""How long rows stay, by age and by room. Raw rows go only once their roll-ups are made, unless there is no room for those.
 
 Where a limit of bytes is given and too much is there, the oldest raw hours go first, then the oldest roll-ups, the finest first.
+Files that are not the store's are not counted and stay where they are.
 """
 
+import errno
 import logging
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fleet.store import disk
 from fleet.store.columns import MAX_KEY
-from fleet.store.layout import HOUR_S, RAW, RESOLUTIONS, ROLLED, TRASH, Hour, Resolution, days, read_day
+from fleet.store.layout import DAMAGED, HOUR_S, RAW, RESOLUTIONS, ROLLED, TRASH, Hour, Resolution, day_of, days, parse, read_day
 from fleet.store.series import StoreError
 from wire.metrics import Scope
 
@@ -21,36 +25,92 @@ if TYPE_CHECKING:
     from fleet.store.parquet import ParquetSeries
 
 logger = logging.getLogger(__name__)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def prune(engine: "ParquetSeries", before: Mapping[int, int], most_bytes: int | None) -> int:
-    """As Series.prune."""
+    """As Series.prune. What one directory refuses is said once all others had their turn."""
+    refused: list[OSError] = []
     try:
         with disk.locked(engine.lock):
-            freed = _old(engine, before)
+            freed = _old(engine, before, refused)
             if most_bytes is not None:
-                freed += _over(engine, most_bytes)
+                freed += _over(engine, most_bytes, refused)
+            if refused:
+                raise refused[0]
             return freed
     except OSError as error:
         raise StoreError(f"Old rows in {engine.root} cannot be removed: {error.strerror or error}.") from error
 
 
-def _old(engine: "ParquetSeries", before: Mapping[int, int]) -> int:
+def _old(engine: "ParquetSeries", before: Mapping[int, int], refused: list[OSError]) -> int:
+    freed, open_ = _whole(engine, before, refused)
+    lost: list[str] = []
+    for scope, path in open_:  # rolling up takes room, which the others gave
+        try:
+            freed += _roll_and_drop(engine, scope, path, lost)
+        except OSError as error:
+            refused.append(error)
+    if lost:
+        logger.error(
+            "Raw rows of %d hours went without roll-ups, for which there was no room: %s", len(lost), ", ".join(lost[:20])
+        )
+    return freed + _whole(engine, before, [])[0] if open_ else freed  # what was rolled up may be past its time too
+
+
+def _whole(engine: "ParquetSeries", before: Mapping[int, int], refused: list[OSError]) -> tuple[int, list[tuple[Scope, Path]]]:
+    """The bytes of the directories that could go at once, and the days of which not all is rolled up, which stay."""
     freed, limit = 0, MAX_KEY
+    open_: list[tuple[Scope, Path]] = []
     for of in RESOLUTIONS:
         limit = min(limit, before.get(of.step_s, 0))  # roll-ups outlive what they are made of
         for scope in engine.tables:
-            for path in days(engine.folder(scope, of), 0, limit - of.folder_s + 1, of):
-                if of is RAW:
-                    _settle(engine, scope, path)
-                freed += _drop(engine, scope, of, path)
-    return freed
+            for path in _days(engine, scope, of, limit - of.folder_s + 1, refused):
+                try:
+                    if of is RAW and not all(map(_is_settled, read_day(path).hours.values())):
+                        open_.append((scope, path))
+                    else:
+                        freed += _drop(engine, scope, of, path)
+                except OSError as error:
+                    refused.append(error)
+    return freed, open_
+
+
+def _days(engine: "ParquetSeries", scope: Scope, of: Resolution, end: int, refused: list[OSError]) -> list[Path]:
+    try:
+        return days(engine.folder(scope, of), 0, end, of)
+    except OSError as error:
+        refused.append(error)
+        return []
+
+
+def _roll_and_drop(engine: "ParquetSeries", scope: Scope, path: Path, lost: list[str]) -> int:
+    """An old day of which not all is rolled up goes; where the disk is full, its settled hours first, then all of it."""
+    freed = 0
+    try:
+        _settle(engine, scope, path)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        hours = read_day(path).hours
+        freed += sum(_unlink(engine, scope, path, hour) for hour, sets in sorted(hours.items()) if _is_settled(sets))
+        try:
+            _settle(engine, scope, path)
+        except OSError as again:
+            if again.errno not in _FULL:
+                raise
+            lost += [f"{scope} {_stamp(hour)}" for hour, sets in sorted(read_day(path).hours.items()) if not _is_settled(sets)]
+    return freed + _drop(engine, scope, RAW, path)
 
 
 def _drop(engine: "ParquetSeries", scope: Scope, of: Resolution, path: Path) -> int:
-    """A whole directory in one rename; then its bytes are freed."""
-    trash = path.with_name(f"{TRASH}{path.name}-{time.time_ns()}")
+    """A whole directory in one rename; then its bytes are freed. One with a stranger's file stays, with that alone in it."""
+    if not path.is_dir():
+        return 0
     with engine.writing(scope, of):
+        if read_day(path, of).strange:
+            return _unlink(engine, scope, path, None, of)
+        trash = path.with_name(f"{TRASH}{path.name}-{time.time_ns()}")
         path.rename(trash)
     freed = sum(entry.stat().st_size for entry in trash.iterdir())
     shutil.rmtree(trash)
@@ -75,18 +135,18 @@ def _is_settled(hour: Hour) -> bool:
     return not hour.live or [one.first.level for one in hour.live] == ["d"]
 
 
-def _over(engine: "ParquetSeries", most_bytes: int) -> int:
+def _over(engine: "ParquetSeries", most_bytes: int, refused: list[OSError]) -> int:
     """Free what is over the limit; what the current hour holds stays."""
-    used = sum(_size(path) for path in engine.root.rglob("*") if path.is_file())
+    used = sum(
+        _used(path) for scope in engine.tables for of in RESOLUTIONS for path in _days(engine, scope, of, MAX_KEY, refused)
+    )
     if used <= most_bytes:
         return 0
     freed, dropped = 0, []
     for what, drop in _oldest(engine):
         freed += drop()
         dropped.append(what)
-        # Rolling up an hour before it goes takes room: what is used now is counted, not guessed.
-        used = sum(_size(path) for path in engine.root.rglob("*") if path.is_file())
-        if used <= most_bytes:
+        if used - freed <= most_bytes:
             break
     logger.warning(
         "%s takes more than its limit of %.3g GB (FETTLE_STORE_GB): %d of the oldest parts were dropped, %.3g GB, up to %s",
@@ -101,35 +161,65 @@ def _oldest(engine: "ParquetSeries") -> Iterator[tuple[str, Callable[[], int]]]:
     hours = sorted(
         (hour, scope, path)
         for scope in engine.tables
-        for path in days(engine.folder(scope), 0, MAX_KEY)
+        for path in _days(engine, scope, RAW, MAX_KEY, [])
         for hour in read_day(path).hours
         if (hour + 1) * HOUR_S <= now
     )
     for hour, scope, path in hours:
-        stamp = time.strftime("%Y-%m-%d %H:00 UTC", time.gmtime(hour * HOUR_S))
-        yield f"raw rows of {scope} of {stamp}", lambda hour=hour, scope=scope, path=path: _drop_hour(engine, scope, path, hour)  # type: ignore[misc]
+        yield f"raw rows of {scope} of {_stamp(hour)}", partial(_drop_hour, engine, scope, path, hour)
     for of in ROLLED:
         folders = sorted(
-            (path.name, scope, path) for scope in engine.tables for path in days(engine.folder(scope, of), 0, MAX_KEY, of)
+            (path.name, scope, path) for scope in engine.tables for path in _days(engine, scope, of, MAX_KEY, []) if _used(path)
         )
         for name, scope, path in folders:
-            yield f"roll-ups {of.name} of {scope} of {name}", lambda scope=scope, of=of, path=path: _drop(engine, scope, of, path)  # type: ignore[misc]
+            yield f"roll-ups {of.name} of {scope} of {name}", partial(_drop, engine, scope, of, path)
 
 
 def _drop_hour(engine: "ParquetSeries", scope: Scope, path: Path, hour: int) -> int:
+    """One hour of rows goes, rolled up where it was not; the bytes that are free by it, those of the new roll-ups taken off."""
+    touched = [path, *(engine.folder(scope, of) / day_of(hour * HOUR_S, of) for of in ROLLED)]
+    before = sum(map(_used, touched))
     try:
         _settle(engine, scope, path, hour)
     except OSError as error:
         logger.error("Raw rows of %s go without roll-ups, for which there is no room: %s", path, error.strerror or error)
-    freed = 0
-    sets = read_day(path).hours.get(hour)
-    if sets is None:
-        return 0
-    for one in [old for old, _ in sets.superseded] + sets.live:  # what is covered first: it must not count again
-        for file in one.files:
-            freed += _size(path / file.name)
-            (path / file.name).unlink(missing_ok=True)
+    _unlink(engine, scope, path, hour)
+    return before - sum(map(_used, touched))
+
+
+def _unlink(engine: "ParquetSeries", scope: Scope, path: Path, hour: int | None, of: Resolution = RAW) -> int:
+    """Remove our own files of one part of a directory, or of all of it; the bytes freed."""
+    day, freed = read_day(path, of), 0
+    names = [] if hour is not None else list(day.tmp)
+    for sets in (sets for number, sets in day.hours.items() if hour in (None, number)):
+        # What is covered first: it must not count again.
+        for one in [*sets.incomplete, *(old for old, _ in sets.superseded), *sets.live]:
+            names += [file.name for file in one.files]
+    names += [
+        entry.name
+        for entry in path.iterdir()
+        if entry.name.endswith(DAMAGED)
+        and (file := parse(entry.name.removesuffix(DAMAGED))) is not None
+        and hour in (None, file.t0 // of.part_s)
+    ]
+    for name in names:
+        freed += _size(path / name)
+        (path / name).unlink(missing_ok=True)
     return freed
+
+
+def _stamp(hour: int) -> str:
+    return time.strftime("%Y-%m-%d %H:00 UTC", time.gmtime(hour * HOUR_S))
+
+
+def _used(path: Path) -> int:
+    """Bytes of our own files in one directory; what is half made, or not ours, is not counted."""
+    try:
+        with os.scandir(path) as entries:
+            names = [entry.name for entry in entries if parse(entry.name.removesuffix(DAMAGED)) is not None]
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    return sum(_size(path / name) for name in names)
 
 
 def _size(path: Path) -> int:

@@ -89,11 +89,12 @@ def test_a_set_with_a_damaged_shard_still_counts(tmp_path: Path) -> None:
 
 def test_strange_names_are_told_apart(tmp_path: Path) -> None:
     """What a kill left behind is not what a stranger put there."""
-    day(tmp_path, ".flush-x.tmp", "notes.txt")
+    ours = f".flush-{file('a', 1, 9, 1, 1).name}.tmp"
+    day(tmp_path, ours, "notes.txt", "notes.tmp", ".flush-x.tmp")
     listed = read_day(tmp_path)
 
-    assert listed.tmp == [".flush-x.tmp"]
-    assert listed.strange == ["notes.txt"]
+    assert listed.tmp == [ours]
+    assert set(listed.strange) == {"notes.txt", "notes.tmp", ".flush-x.tmp"}
     assert listed.hours == {}
 
 

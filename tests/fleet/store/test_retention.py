@@ -1,6 +1,9 @@
 """The limit of bytes: what goes first, what is said, what stays."""
 
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +11,7 @@ import pytest
 
 from fleet.store.compact import compact
 from fleet.store.parquet import ParquetSeries
+from fleet.store.series import StoreError
 
 HOUR, DAY = 3600, 86_400
 T = 20_000 * DAY + 12 * HOUR
@@ -36,7 +40,7 @@ def engine(tmp_path: Path, clock: list[float]) -> ParquetSeries:
 
 def used(engine: ParquetSeries) -> int:
     """Bytes of all its files."""
-    return sum(path.stat().st_size for path in engine.root.rglob("*") if path.is_file())
+    return sum(path.stat().st_size for path in engine.root.rglob("*.parquet*"))
 
 
 def hours(engine: ParquetSeries) -> list[int]:
@@ -96,3 +100,66 @@ def test_no_roll_up_goes_before_what_it_is_made_of(engine: ParquetSeries) -> Non
 
     assert list((engine.root / "10s").rglob("*.parquet"))
     assert list((engine.root / "1m").rglob("*.parquet"))
+
+
+def test_what_is_not_the_stores_is_not_counted_and_stays(engine: ParquetSeries) -> None:
+    """A backup beside the data drives nothing out; notes in a day's directory stay when the day goes."""
+    (engine.root / "backup.tar").write_bytes(b"x" * 1_000_000)
+    notes = next((engine.root / "raw" / "gpu").glob("20*")) / "notes.txt"
+    notes.write_text("mine")
+    rolled = next((engine.root / "1h" / "gpu").glob("20*")) / "notes.tmp"
+    rolled.write_text("mine too")
+
+    assert engine.prune({}, used(engine)) == 0
+    assert engine.prune(dict.fromkeys((1, 10, 60, 3600), T + 90 * DAY)) > 0
+    assert [path.name for path in notes.parent.iterdir()] == ["notes.txt"]
+    assert [path.name for path in rolled.parent.iterdir()] == ["notes.tmp"]
+    assert used(engine) == 0
+
+
+def test_what_was_set_aside_counts_and_goes_with_its_hour(engine: ParquetSeries) -> None:
+    """It takes room like any other file."""
+    first = sorted((engine.root / "raw" / "gpu").rglob("*.parquet"))[0]
+    aside = first.with_name(f"a-{T}-{T + 1}-q1-1-s0of1-e1-1.parquet.damaged")
+    aside.write_bytes(b"x" * 1_000_000)
+
+    assert engine.prune({}, used(engine) - 1) > 1_000_000
+    assert not aside.exists()
+    assert hours(engine) == [1, 2, 3, 4, 5]
+
+
+def test_a_directory_that_cannot_go_keeps_no_other(engine: ParquetSeries) -> None:
+    """The others go; then it is said."""
+    engine.write("host", pl.DataFrame({"entity": [1], "ts": [T]}))
+    (engine.root / "10s" / "host").write_text("a file where a directory belongs")
+    with pytest.raises(StoreError, match="cannot be removed"):
+        engine.prune({1: T + 2 * DAY})
+
+    assert hours(engine) == []
+    assert engine.window("host", T, T + 1).height == 1
+
+
+def test_a_full_disk_gets_room_by_pruning(tmp_path: Path) -> None:
+    """On a real small file system, in a mount namespace of its own; skipped where none may be made."""
+    mount = (
+        "unshare",
+        "--mount",
+        "--map-root-user",
+        "sh",
+        "-c",
+        'mount -t tmpfs -o size=2m none "$0" && exec "$@"',
+        str(tmp_path),
+    )
+    if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespace may be made here")
+    done = subprocess.run(
+        [*mount, sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "tests/fleet/store/on_full_disk.py"],
+        cwd=Path(__file__).resolve().parents[3],
+        env=os.environ | {"FETTLE_TEST_DISK": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert done.returncode == 0, done.stdout
