@@ -1,6 +1,6 @@
 """The scale-out engine: VictoriaMetrics, written by remote write and read by its export and query API.
 
-docs/decisions/0006-victoriametrics.md says why it lies as it does; victoria_rows.py has the layout. Several processes may
+docs/decisions/0010-victoriametrics.md says why it lies as it does; victoria_rows.py has the layout. Several processes may
 write: what two of them wrote for one key is one row, or the later one.
 """
 
@@ -19,7 +19,7 @@ from fleet.store import promql, remote_write, victoria_buckets
 from fleet.store.buckets import buckets, check
 from fleet.store.columns import MAX_KEY, Table, tables
 from fleet.store.endpoint import Endpoint
-from fleet.store.series import StoreError
+from fleet.store.series import StoreError, TooOldError
 from fleet.store.victoria_durable import Watch
 from fleet.store.victoria_export import exported, rows
 from fleet.store.victoria_rows import ROW, VERSIONS, fields, selectors
@@ -55,6 +55,7 @@ class VictoriaSeries:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.tables = tables(metrics)
+        self.keeps_s: float | None = None  # what the server said last of its -retentionPeriod
         self.misfits = 0  # values that did not fit their column and were stored as absent
         self._write, self._read, self._watch = write, read, watch
         self._fleet = fleet
@@ -76,6 +77,8 @@ class VictoriaSeries:
         if all(rows.is_empty() for rows in packed.values()):
             return lambda: None
         before = self._watch.look()
+        self.keeps_s = min((page.keeps_s for page in before if page.keeps_s is not None), default=None)
+        self._refuse_old(packed)
         for scope, some in packed.items():
             if not some.is_empty():
                 self._send(self.table(scope), some)
@@ -130,6 +133,7 @@ class VictoriaSeries:
     def ready(self) -> None:
         """Return when it answers; StoreError says why it cannot be used."""
         self._watch.look()
+        promql.instant(self._read, "vector(1)", self._clock())
 
     def forget(self, scope: Scope, entities: Iterable[int]) -> None:
         """Ask the server again before the next rows of these are written: another process wrote some meanwhile."""
@@ -145,6 +149,17 @@ class VictoriaSeries:
             raise StoreError(f"No scope {scope!r}; use {', '.join(self.tables)}.") from None
 
     # Writing
+
+    def _refuse_old(self, packed: Mapping[Scope, pl.DataFrame]) -> None:
+        """TooOldError for rows that the server would take and throw away at once."""
+        if self.keeps_s is None:
+            return
+        since = self._clock() - self.keeps_s
+        for scope, some in packed.items():
+            if lost := int((some["ts"] < since).sum()):
+                raise TooOldError(
+                    f"{lost} rows of scope {scope} are older than what VictoriaMetrics keeps ({self.keeps_s / DAY_S:g} days): raise its -retentionPeriod."
+                )
 
     def _packed(self, scope: Scope, frame: pl.DataFrame) -> pl.DataFrame:
         table = self.table(scope)
