@@ -69,7 +69,8 @@ def _up(options: argparse.Namespace) -> int:
     stack = contextlib.ExitStack()
     stack.enter_context(_lock(data))
     _check_port(options.host, options.port)
-    demo = options.demo == "yes" or (options.demo == "auto" and not _has_gpu())
+    is_read_only = os.environ.get("FETTLE_STORE") == "prometheus-read"  # where no agent's telemetry can be stored
+    demo = not is_read_only and (options.demo == "yes" or (options.demo == "auto" and not _has_gpu()))
     _prepare_environment(data, options, demo)
 
     supervisor = Supervisor(data / "logs", os.environ)
@@ -86,8 +87,9 @@ def _up(options: argparse.Namespace) -> int:
         _start_server(supervisor, options)
         _wait_until_ready(supervisor, options)
         if not supervisor.stopping:
-            supervisor.start("agent", _agent_command(options, data, tokens, demo))
-            _greet(data, options, demo)
+            if not is_read_only:
+                supervisor.start("agent", _agent_command(options, data, tokens, demo))
+            _greet(data, options, demo, is_read_only)
         supervisor.run()
         log.info("Stopping.")
     finally:
@@ -295,8 +297,9 @@ def _agent_command(options: argparse.Namespace, data: Path, tokens: Path, demo: 
     return command
 
 
-def _greet(data: Path, options: argparse.Namespace, demo: bool) -> None:
+def _greet(data: Path, options: argparse.Namespace, demo: bool, is_read_only: bool) -> None:
     what = "No NVIDIA GPU here: recordings play as a fleet" if demo else "Reading this machine's GPUs"
+    what = "Reading a Prometheus, without agents" if is_read_only else what
     log.info(
         "%s. Fettle is at http://%s:%d — Ctrl-C stops it; logs are in %s.",
         what,

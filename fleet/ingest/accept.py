@@ -31,6 +31,8 @@ MAX_ENGINES: Final = 64
 MAX_NAME: Final = 200
 """Characters of an engine's name."""
 MAX_AHEAD_S: Final = 60.0
+TAKEN_WITHIN_S: Final = 120.0
+"""A batch waits less than so long before the store's server has it."""
 MAX_SEQ: Final = 1 << 53
 
 _BOOT = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
@@ -130,8 +132,11 @@ def _check_gpus(gpus: tuple[GpuFacts, ...]) -> None:
         raise WireError("bad_hello", "two GPUs share a UUID or an index")
 
 
-def check_batch(batch: Batch, session: Session, received: float) -> None:
-    """None when the batch, whose boot and schema are the session's, fits it; else WireError with the batch's seq."""
+def check_batch(batch: Batch, session: Session, received: float, keeps_s: float | None = None) -> None:
+    """None when the batch, whose boot and schema are the session's, fits it; else WireError with the batch's seq.
+
+    `keeps_s` is for how long the store's server keeps rows; None where our own settings say it.
+    """
     layout, gpus = session.layout, len(session.gpus)
     if len(batch.gpu) != len(layout.gpu):
         raise WireError("wrong_shape", f"{len(batch.gpu)} GPU metrics where the hello lists {len(layout.gpu)}", batch.seq)
@@ -142,6 +147,9 @@ def check_batch(batch: Batch, session: Session, received: float) -> None:
         raise WireError("wrong_shape", f"{len(batch.host)} host metrics where the hello lists {len(layout.host)}", batch.seq)
     if not OLDEST_T <= batch.t <= received + MAX_AHEAD_S:  # false for NaN too
         raise WireError("bad_time", _time_detail(batch.t, received), batch.seq)
+    if keeps_s is not None and batch.t - session.skew.whole < received - keeps_s + TAKEN_WITHIN_S:
+        detail = f"t is {(received - batch.t) / 86_400:.1f} days ago; the store keeps {keeps_s / 86_400:g} days"
+        raise WireError("bad_time", detail, batch.seq)
     if batch.processes.pid or batch.processes.holds or batch.processes.values:
         _check_processes(batch, layout, gpus)
     told: set[tuple[int, str]] = set()

@@ -29,6 +29,8 @@ from fleet.ingest.roster import Enrolled, enrol
 from fleet.ingest.skew import MAX_SKEW_S, Skew
 from fleet.ingest.voice import SILENT_S, Voice
 from fleet.ingest.whereabouts import Elsewhere
+from fleet.store.deferred import keeps_s
+from fleet.store.series import store
 from wire.codec import WireError, decode_from_agent
 from wire.messages import Batch, Error, Event, Hello, Refused, Welcome
 
@@ -107,7 +109,7 @@ class Connection:
     def _batch(self, batch: Batch, size: int) -> Session:
         session = self._session(batch.node, batch.boot, batch.seq, batch.schema)
         try:
-            check_batch(batch, session, self.heard_at)
+            check_batch(batch, session, self.heard_at, keeps_s(store()))
         except WireError as error:
             if error.code == "bad_time" and 0 < batch.t - self.heard_at < MAX_SKEW_S:
                 self.ingest.ledger.clock(session.node, batch.t - self.heard_at)  # nothing of it is stored, so say why

@@ -27,7 +27,7 @@ from fleet.ingest.labels import LabelBook
 from fleet.ingest.threads import Threads
 from fleet.ingest.window import Ring
 from fleet.store.deferred import forget, send
-from fleet.store.series import Series, StoreError
+from fleet.store.series import Series, StoreError, TooOldError
 from wire.codec import WireError
 from wire.messages import Refused
 from wire.metrics import Scope
@@ -250,7 +250,8 @@ class Writer:
         )
         self._free([one])
         one.session.outbox.unstored -= 1
-        one.session.outbox.ack(one.session.boot, refused=[Refused(one.batch.seq, "malformed")])
+        code = "bad_time" if isinstance(error, TooOldError) else "malformed"
+        one.session.outbox.ack(one.session.boot, refused=[Refused(one.batch.seq, code)])
 
     def _write(self, chunks: list[Chunk]) -> Callable[[], None] | None:
         """None when all of it is durable and noted; else what to wait for, before it is to be noted."""

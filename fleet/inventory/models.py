@@ -6,6 +6,8 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import pgettext_lazy
 
+PROMETHEUS = "prometheus"
+"""Source of a node that is read from a Prometheus."""
 STALE_AFTER = timedelta(seconds=30)
 """Older than this, a node's state is unknown: neither healthy nor idle."""
 

@@ -4,14 +4,18 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from fleet.store import access as accesses
 from fleet.store.endpoint import Access, Endpoint
-from fleet.store.series import Series, StoreError
+from fleet.store.series import StoreError
+
+if TYPE_CHECKING:
+    from fleet.store.prometheus import PrometheusSeries
+    from fleet.store.victoria import VictoriaSeries
 
 logger = logging.getLogger(__name__)
 SERVERS: Final = {"victoriametrics": "VictoriaMetrics", "prometheus-read": "Prometheus"}
@@ -23,12 +27,13 @@ _LABEL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _MATCHERS: Final = re.compile(r'(\s*[A-Za-z_]\w*\s*(=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*(,|$))*')
 
 
-def connect() -> Series:
-    """The engine that settings.FETTLE_STORE names; StoreError with what is wrong first."""
+def connect(patience_s: float | None = None) -> "PrometheusSeries | VictoriaSeries":
+    """The engine that settings.FETTLE_STORE names, which waits for its server as long as the settings or `patience_s` say; StoreError with what is wrong first."""
     if wrong := next(mistakes(), None):
         raise StoreError(wrong)
     what = SERVERS[settings.FETTLE_STORE]
-    read = Endpoint(settings.FETTLE_STORE_URL, access(), what)
+    how = access() if patience_s is None else replace(access(), read_s=patience_s)
+    read = Endpoint(settings.FETTLE_STORE_URL, how, what)
     if settings.FETTLE_STORE == "prometheus-read":
         from fleet.store.prometheus import PrometheusSeries
 
@@ -37,10 +42,10 @@ def connect() -> Series:
     from fleet.store.victoria import VictoriaSeries
     from fleet.store.victoria_durable import Watch
 
-    write = Endpoint(settings.FETTLE_STORE_WRITE_URL, access(), what) if settings.FETTLE_STORE_WRITE_URL else read
+    write = Endpoint(settings.FETTLE_STORE_WRITE_URL, how, what) if settings.FETTLE_STORE_WRITE_URL else read
     pages = settings.FETTLE_STORE_STATUS_URLS or [_beside(settings.FETTLE_STORE_URL, "/metrics")]
     return VictoriaSeries(
-        write, read, Watch([Endpoint(page, access(), what) for page in pages]), settings.FETTLE_STORE_FLEET, Labels()
+        write, read, Watch([Endpoint(page, how, what) for page in pages]), settings.FETTLE_STORE_FLEET, Labels()
     )
 
 
@@ -48,8 +53,8 @@ def unready() -> str | None:
     """Why the store's server cannot be used, in words that name no address, or None. The log says more."""
     what = SERVERS[settings.FETTLE_STORE]
     try:
-        server = Endpoint(settings.FETTLE_STORE_URL, replace(access(), read_s=PATIENCE_S), what)
-        server.get("/api/v1/query", {"query": "1"})  # all that speak PromQL have it
+        engine = connect(PATIENCE_S)
+        engine.ready()
     except StoreError as error:
         logger.warning("The store is not ready: %s", error)
         return f"{what} cannot be used."

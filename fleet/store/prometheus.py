@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from fleet.inventory.models import Gpu
+from fleet.inventory.models import PROMETHEUS, Gpu
 from fleet.store import prometheus_cells, promql
 from fleet.store.buckets import buckets, check
 from fleet.store.columns import MAX_KEY, Table, tables
@@ -19,7 +19,7 @@ from fleet.store.series import StoreError
 from wire import dcgm_fields
 from wire.metrics import METRICS, Metric, Scope
 
-SOURCE: Final = "prometheus"
+SOURCE: Final = PROMETHEUS
 """Node.source of the nodes that are read here."""
 DAY_S: Final = 86_400
 AHEAD_S: Final = 60
@@ -101,6 +101,10 @@ class PrometheusSeries:
     def prune(self, before: Mapping[int, int], most_bytes: int | None = None) -> int:
         """0: what a Prometheus keeps is its own matter."""
         return 0
+
+    def ready(self) -> None:
+        """Return when the server answers; StoreError says why it cannot be used."""
+        promql.instant(self.read, "vector(1)", self._clock())
 
     def table(self, scope: Scope) -> Table:
         """The scope's columns; StoreError when there is no such scope."""

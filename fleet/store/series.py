@@ -47,6 +47,10 @@ class StoreError(Exception):
     """The store could not do what was asked; the message says what, where and what to do."""
 
 
+class TooOldError(ValueError):
+    """Rows that the engine would not keep whenever they are written; no StoreError, for waiting does not help."""
+
+
 class Series(Protocol):
     """What an engine offers."""
 

@@ -20,6 +20,10 @@ PENDING_S: Final = 2.0
 MARGIN_S: Final = 1.0
 _FLUSH: Final = "inmemoryDataFlushInterval"
 _DEDUP: Final = "dedup.minScrapeInterval"
+_RETENTION: Final = "retentionPeriod"
+_PERIOD: Final = re.compile(r"([0-9.]+)([hdwMy]?)")
+_PERIODS: Final = {"h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0, "": 31 * 86_400.0, "M": 31 * 86_400.0, "y": 365 * 86_400.0}
+"""What a unit of -retentionPeriod is in seconds; without one it counts months of 31 days."""
 _FLAG: Final = re.compile(rb'^flag\{name="([^"]+)", ?value="([^"]*)"', re.MULTILINE)
 _START: Final = re.compile(rb"^process_start_time_seconds ([0-9.e+]+)", re.MULTILINE)
 _UPTIME: Final = re.compile(rb"^vm_app_uptime_seconds ([0-9.e+]+)", re.MULTILINE)
@@ -40,6 +44,13 @@ class Page:
         """Seconds after which what was taken has left memory, at the longest."""
         # A part in memory is due one interval after it was made, and who writes those due looks once an interval.
         return PENDING_S + 2 * max(PENDING_S, duration_s(self.flags.get(_FLUSH, OLD_FLUSH))) + MARGIN_S
+
+    @property
+    def keeps_s(self) -> float | None:
+        """Seconds for which samples are kept: older ones are taken, and are gone. None where that is not told."""
+        told = self.flags.get(_RETENTION)
+        found = None if told is None else _PERIOD.fullmatch(told)
+        return None if found is None else float(found[1]) * _PERIODS[found[2]]
 
 
 class Watch:
@@ -79,6 +90,10 @@ def _page(endpoint: Endpoint) -> Page:
             f"{endpoint.name} tells no process_start_time_seconds, so nobody knows whether it was restarted: name VictoriaMetrics' page of metrics with FETTLE_STORE_STATUS_URLS."
         )
     flags = {name.decode(): value.decode(errors="replace") for name, value in _FLAG.findall(body)}
+    if not flags:
+        raise StoreError(
+            f"{endpoint.name} is a page of another program's metrics: name VictoriaMetrics with FETTLE_STORE_URL, or its page with FETTLE_STORE_STATUS_URLS."
+        )
     if duration_s(flags.get(_DEDUP, "0s")) > 1e-3:
         raise StoreError(
             f"{endpoint.name} runs with -{_DEDUP}={flags[_DEDUP]} and would drop samples: unset the flag, or set it to 1ms."

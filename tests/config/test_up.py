@@ -200,6 +200,21 @@ def test_without_the_demo_the_machine_itself_reports(tmp_path: Path) -> None:
     assert rows == [(socket.gethostname(), "")]
 
 
+def test_a_fleet_read_from_prometheus_gets_no_demo_and_no_agent(tmp_path: Path) -> None:
+    """Nothing that an agent says could be stored, so none is started."""
+    started = Up(tmp_path, FETTLE_STORE="prometheus-read", FETTLE_STORE_URL=f"http://127.0.0.1:{free_port()}")
+    try:
+        started.until_answers("/healthz", 90)
+        time.sleep(3)
+        commands = [" ".join(one.cmdline()) for one in started.family()]
+    finally:
+        said = started.stop()
+
+    assert commands
+    assert not any("cli agent" in one or "--replay" in one for one in commands)
+    assert "Reading a Prometheus, without agents" in said
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

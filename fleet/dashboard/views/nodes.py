@@ -12,8 +12,7 @@ from django.views.decorators.http import require_safe
 from fleet.commands.asking import MAY
 from fleet.dashboard import cells, commands, engines, fact_words, facts, labels, readings, words
 from fleet.dashboard.listing import OPEN, grouped
-from fleet.inventory.models import Absence, Gpu, Node, Refusal
-from fleet.store.prometheus import SOURCE
+from fleet.inventory.models import PROMETHEUS, Absence, Gpu, Node, Refusal
 from wire.messages import PROCESSES
 
 EVENTS_SHOWN = 50
@@ -34,7 +33,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     stale = found.is_stale
     ids = [gpu.pk for gpu in gpus]
     asked = commands.rows(found)
-    exporter = found.source == SOURCE  # an exporter tells of GPUs alone, and there is no agent to ask
+    exporter = found.source == PROMETHEUS  # an exporter tells of GPUs alone, and there is no agent to ask
     return render(
         request,
         "dashboard/node.html",

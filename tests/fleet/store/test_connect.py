@@ -14,7 +14,8 @@ from fleet.store.connect import access, connect, unready
 from fleet.store.labels import Labels
 from fleet.store.series import StoreError
 from fleet.store.victoria import VictoriaSeries
-from tests.fleet.store.servers import shared_victoria
+from tests.fleet.store.exporter import prometheus_program
+from tests.fleet.store.servers import running, shared_victoria, victoria_program
 from tests.serving import free_port
 
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
@@ -45,6 +46,23 @@ def test_a_server_that_is_away_is_told_without_its_address(victoria: Settings, c
 
     assert unready() == "VictoriaMetrics cannot be used."
     assert "cannot be reached: Connection refused" in caplog.text
+
+
+def test_a_prometheus_is_no_victoriametrics(victoria: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It answers queries and tells when it started, and keeps nothing that is written there."""
+    with running(prometheus_program(tmp_path)) as program:
+        victoria.FETTLE_STORE_URL = program.url
+        assert unready() == "VictoriaMetrics cannot be used."
+        victoria.FETTLE_STORE = "prometheus-read"
+        assert unready() is None
+    assert "another program" in caplog.text
+
+
+def test_a_victoriametrics_that_drops_samples_is_not_ready(victoria: Settings, tmp_path: Path) -> None:
+    """With a flag for which no write is made, nothing can be stored."""
+    with running(victoria_program(tmp_path, "-dedup.minScrapeInterval=15s")) as program:
+        victoria.FETTLE_STORE_URL = program.url
+        assert unready() == "VictoriaMetrics cannot be used."
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 from fleet.store import victoria_durable
 from fleet.store.endpoint import Access, Endpoint, basic
 from fleet.store.memory import MemorySeries
-from fleet.store.series import StoreError
+from fleet.store.series import StoreError, TooOldError
 from fleet.store.victoria import RAW_S, VictoriaSeries
 from fleet.store.victoria_durable import Page, Watch, duration_s
 from tests.fleet.store.servers import (
@@ -256,6 +257,29 @@ def test_a_flag_that_drops_samples_is_refused(tmp_path: Path) -> None:
         pytest.raises(StoreError, match=r"-dedup.minScrapeInterval=15s"),
     ):
         victoria(program.url).write("gpu", ROW)
+
+
+def test_rows_older_than_the_servers_retention_are_refused_and_not_said_to_be_stored(tmp_path: Path) -> None:
+    """VictoriaMetrics would answer that it took them, and throw them away; younger ones are stored."""
+    program = victoria_program(tmp_path)
+    program.command[program.command.index("-retentionPeriod=100y")] = "-retentionPeriod=2d"
+    with running(program):
+        now = int(time.time())
+        server = Endpoint(program.url, Access(), "VictoriaMetrics")
+        store = VictoriaSeries(server, server, Watch([Endpoint(program.url + "/metrics", Access(), "VictoriaMetrics")]), "short")
+        store.send({"gpu": ROW.with_columns(ts=pl.lit(now - 47 * 3600))})
+        with pytest.raises(TooOldError, match=r"1 rows of scope gpu .*\(2 days\)"):
+            store.send({"gpu": ROW.with_columns(ts=pl.lit(now - 49 * 3600))})
+
+    assert store.keeps_s == 2 * 86_400
+
+
+def test_the_servers_retention_is_read_as_it_counts() -> None:
+    """Months of 31 days without a unit; nothing is known of what it does not say."""
+    told = {text: Page("1", {"retentionPeriod": text}).keeps_s for text in ("1", "3d", "12h", "2w", "100y", "soon")}
+    day = 86_400
+    assert told == {"1": 31 * day, "3d": 3 * day, "12h": day / 2, "2w": 14 * day, "100y": 36_500 * day, "soon": None}
+    assert Page("1", {}).keeps_s is None
 
 
 # When it is durable
