@@ -15,6 +15,7 @@ from prometheus_client.core import GaugeHistogramMetricFamily, GaugeMetricFamily
 
 from fleet.inventory.models import STALE_AFTER, Gpu
 from fleet.store import clock
+from fleet.store.damage import damaged_files
 from fleet.store.series import StoreError
 from wire import metrics
 
@@ -69,15 +70,20 @@ def names(models: Iterable[str]) -> dict[str, str]:
 
 def _families() -> Iterator[Metric]:
     readable = GaugeMetricFamily("fettle_store_readable", "1 when the telemetry of now could be read, else 0.")
+    damaged = GaugeMetricFamily(
+        "fettle_store_damaged_files", "Telemetry files that cannot be read: their rows are missing, all else goes on."
+    )
     try:
         since = int(time.time() - STALE_AFTER.total_seconds())
         frame = clock.latest("gpu", since, None, [*BOUNDS, *SUMS])
+        if (files := damaged_files()) is not None:
+            damaged.add_metric([], files)
     except StoreError:
         readable.add_metric([], 0)
         yield readable
         return
     readable.add_metric([], 1)
-    yield readable
+    yield from (readable, damaged)
     models = dict(Gpu.objects.filter(present=True).values_list("pk", "model"))
     label = names(models.values())
     frame = frame.filter(pl.col("entity").is_in(list(models)))

@@ -134,6 +134,9 @@ class CommandDesk:
                 if not self._deaf:
                     logger.warning("Commands are found by the sweep alone, up to %.0f s late: no broker: %s", SWEEP_S, error)
                 self._deaf = True
+            except Exception:
+                logger.exception("Commands are found by the sweep alone for a while")
+                self._deaf = True
             await asyncio.sleep(LISTEN_AGAIN_S)
 
     def _heard(self) -> None:

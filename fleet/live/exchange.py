@@ -70,6 +70,7 @@ class Exchange:
         self._listening: asyncio.Task[None] | None = None
         self._hears = False
         self._fails = False
+        self._wondered = False
         self._asked: _Asked | None = None
         self._turn = asyncio.Lock()
         self._number = 0
@@ -123,7 +124,10 @@ class Exchange:
                 await self._hear()
             except (RedisError, OSError) as error:
                 self._failed(error)
-            self._hears = False
+            except Exception:
+                logger.exception("Live views show the nodes of one process alone for a while")
+            finally:
+                self._hears = False
             await asyncio.sleep(LISTEN_AGAIN_S)
 
     async def _hear(self) -> None:
@@ -139,10 +143,27 @@ class Exchange:
                     if self._fails:
                         logger.info("The broker answers: live views show the nodes of all processes again")
                     self._fails = False
-                elif message["channel"] == CHANNEL.encode():
-                    await self._answer(msgspec.msgpack.decode(message["data"], type=Question))
                 else:
-                    self._take(msgspec.msgpack.decode(message["data"], type=Answer))
+                    await self._understand(message)
+
+    async def _understand(self, message: dict[str, Any]) -> None:
+        """Answer a question or take an answer. Anybody may publish on the channels: what is neither is passed over, said once."""
+        try:
+            if message["channel"] == CHANNEL.encode():
+                await self._answer(msgspec.msgpack.decode(message["data"], type=Question))
+            else:
+                self._take(msgspec.msgpack.decode(message["data"], type=Answer))
+        except (RedisError, OSError):
+            raise
+        except Exception as error:
+            log = logger.debug if self._wondered else logger.warning
+            self._wondered = True
+            log(
+                "A message on %s is passed over (more of these are told in debug logs alone): %r",
+                message["channel"].decode(),
+                error,
+                exc_info=not isinstance(error, msgspec.MsgspecError),
+            )
 
     async def _answer(self, question: Question) -> None:
         if question.sender == self._me or self._client is None:

@@ -2,6 +2,7 @@
 
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -23,6 +24,7 @@ from fleet.notify import routing
 from fleet.notify.models import Route
 from fleet.store.series import store
 from tests.fleet.rows import event, found, gpu, node, person
+from tests.fleet.store.panicking import make_panic
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store", "anew")]
 PROMETHEUS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
@@ -155,6 +157,26 @@ def test_a_store_that_cannot_be_read_costs_the_readings_alone(bob: APIClient, se
     assert told["fettle_store_readable", ""] == 0
     assert told["fettle_nodes", "ok"] == 1
     assert not [name for name, _ in told if name.startswith("fettle_fleet")]
+
+
+def test_damaged_files_of_the_store_are_counted(bob: APIClient, settings: Settings, tmp_path: Path) -> None:
+    """Those that were set aside, and those that were met just now; the readings of the others are told."""
+    settings.FETTLE_STORE, settings.FETTLE_STORE_DIR = "parquet", tmp_path
+    store.cache_clear()
+    card = gpu(node("n1"), 0)
+    READINGS.forget()
+    assert scrape(bob)["fettle_store_damaged_files", ""] == 0
+    for second in range(2):
+        store().write("gpu", pl.DataFrame({"entity": [card.pk], "ts": [int(time.time()) - second], "power_w": [300.0 + second]}))
+    older = min(tmp_path.rglob("*.parquet"), key=lambda path: int(path.name.split("-")[1]))
+    make_panic(older)
+    older.with_name("a-1-2-q5-5-s0of1-e1-1.parquet.damaged").write_bytes(b"")
+
+    READINGS.forget()
+    told = scrape(bob)
+    assert told["fettle_store_damaged_files", ""] == 2
+    assert told["fettle_store_readable", ""] == 1
+    assert [number for (name, _), number in told.items() if name == "fettle_fleet_power_w_gsum"] == [300.0]
 
 
 def test_models_that_agents_invent_do_not_grow_the_page(bob: APIClient) -> None:

