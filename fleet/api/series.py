@@ -4,6 +4,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from django.conf import settings
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -105,6 +106,10 @@ class SeriesQuery(serializers.Serializer[Any]):
         start = attrs.get("start", max(end - DEFAULT_SPAN_S, 0))
         if start >= end:
             raise serializers.ValidationError({"start": gettext("The start must lie before the end.")})
+        kept_d = settings.FETTLE_RETAIN_1H_D
+        if end - start > (kept_d + 1) * 86_400:
+            says = gettext("That is {days:,} days; telemetry is kept for {most:,} at most, so shorten the span.")
+            raise serializers.ValidationError({"start": says.format(days=(end - start) // 86_400, most=kept_d)})
         step_s = attrs.get("step_s", rounded(-(-(end - start) // DEFAULT_POINTS)))
         points = -(-end // step_s) - start // step_s
         if points > MAX_POINTS:

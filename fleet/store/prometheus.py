@@ -11,7 +11,7 @@ from typing import Final
 import polars as pl
 
 from fleet.inventory.models import PROMETHEUS, Gpu
-from fleet.store import prometheus_cells, promql
+from fleet.store import prometheus_buckets, prometheus_cells, promql
 from fleet.store.buckets import buckets, check
 from fleet.store.columns import MAX_KEY, Table, tables
 from fleet.store.endpoint import Endpoint
@@ -22,6 +22,8 @@ from wire.metrics import METRICS, Metric, Scope
 SOURCE: Final = PROMETHEUS
 """Node.source of the nodes that are read here."""
 DAY_S: Final = 86_400
+RAW_S: Final = 2 * DAY_S
+"""Of a longer span the server makes the buckets."""
 AHEAD_S: Final = 60
 TOGETHER: Final = 500
 """GPUs in one query: it keeps an answer to tens of megabytes."""
@@ -78,14 +80,23 @@ class PrometheusSeries:
     def series(
         self, scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int, *, full: bool = False
     ) -> pl.DataFrame:
-        """As Series.series, always from the scrapes, a day at a time."""
+        """As Series.series, from the scrapes a day at a time; of more than RAW_S the server makes the buckets, unless they are `full`
+        or of a split GPU.
+        """
         table = self.table(scope)
         names = check(table, metrics, step_s)
         start, end = max(start, 0), min(end, MAX_KEY + 1)
-        whole = max(step_s, DAY_S // step_s * step_s)
+        if end - start > RAW_S and not full and scope == "gpu":
+            whole = _known([entity], split=False)
+            for uuid in whole:
+                fields = _fields(names)
+                return prometheus_buckets.buckets(
+                    self.read, self.selector, table, uuid, fields, names, start, end, step_s, self._habits
+                )
         parts: list[pl.DataFrame] = []
+        together = max(step_s, DAY_S // step_s * step_s)
         while start < end or not parts:
-            until = min(end, (start // whole + 1) * whole)
+            until = min(end, (start // together + 1) * together)
             parts.append(buckets(table, self.window(scope, start, until, [entity], names), names, step_s, full=full))
             start = max(until, start + 1)
         return pl.concat(parts)
@@ -133,9 +144,11 @@ class PrometheusSeries:
         return table.unpack(full.select(names))
 
 
-def _known(entities: Collection[int] | None) -> dict[str, int]:
-    """Ids by UUID, of the GPUs that are read from Prometheus."""
+def _known(entities: Collection[int] | None, *, split: bool = True) -> dict[str, int]:
+    """Ids by UUID, of the GPUs that are read from Prometheus; with `split` False without cards that have instances, and without those."""
     gpus = Gpu.objects.filter(node__source=SOURCE)
+    if not split:
+        gpus = gpus.filter(parent_uuid="").exclude(mig_mode=True)
     if entities is not None:
         wanted = set(entities)
         return {uuid: pk for uuid, pk in gpus.values_list("uuid", "pk") if pk in wanted}

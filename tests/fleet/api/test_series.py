@@ -99,6 +99,7 @@ def test_without_times_it_is_the_last_hour(bob: APIClient) -> None:
         ({"start": T + 60}, "before the end"),
         ({"step_s": 0}, "greater"),
         ({"start": T - MAX_POINTS * 2, "step_s": 1}, "Widen step_s"),
+        ({"start": 0, "step_s": 31 * 86_400}, "kept for 730 at most"),
     ],
 )
 def test_bad_input_gets_a_sentence(bob: APIClient, change: dict[str, object], said: str) -> None:

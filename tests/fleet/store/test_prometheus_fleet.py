@@ -1,13 +1,15 @@
 """Fleets whose exporters differ, whose clusters share names and whose GPUs end, on a real Prometheus."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from polars.testing import assert_frame_equal
 
 from fleet.inventory.models import Gpu, Node, Refusal
+from fleet.store.buckets import buckets
 from fleet.store.endpoint import Access, Endpoint
 from fleet.store.prometheus import PrometheusSeries
 from fleet.store.prometheus_events import notice
@@ -21,11 +23,13 @@ END = T + 300
 
 
 @contextmanager
-def told(folder: Path, *cards: tuple[dict[str, str], Sequence[float]], xids: Sequence[float] = ()) -> Iterator[PrometheusSeries]:
+def told(
+    folder: Path, *cards: tuple[dict[str, str], Sequence[float]], xids: Sequence[float] = (), wave: float = 0.0
+) -> Iterator[PrometheusSeries]:
     """The engine on a Prometheus that has each card's power at these seconds after T, and perhaps XID 79 of all from a second on."""
     of = {str(number): card for number, (card, _) in enumerate(cards)}
     series = {
-        ("DCGM_FI_DEV_POWER_USAGE", str(number)): [(T + at, 100.0 + number) for at in times]
+        ("DCGM_FI_DEV_POWER_USAGE", str(number)): [(T + at, 100.0 + number + wave * (at // 600 % 5)) for at in times]
         for number, (_, times) in enumerate(cards)
     }
     for at in xids:
@@ -107,3 +111,33 @@ def test_a_card_that_took_the_place_of_another_is_no_conflict(tmp_path: Path) ->
 
     assert Node.objects.get().name == "node-1"
     assert not Refusal.objects.exists()
+
+
+def test_a_long_span_is_made_of_few_queries_and_has_the_buckets_of_the_scrapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three days by the hour: mean, lowest and highest are those of the scrapes, a gap stays one, and no day is asked for by itself."""
+    times = [at for at in range(0, 3 * 86_400, 600) if not 90_000 <= at < 100_000]
+    with told(tmp_path, (lower(labels(0)), times), wave=10.0) as engine:
+        engine_at = T + times[-1] + 5
+        discover(engine, engine_at)
+        asked: list[str] = []
+        ask = Endpoint.ask
+
+        def counted(self: Endpoint, path: str, fields: Mapping[str, str] | list[tuple[str, str]]) -> bytes:
+            asked.append(path)
+            return ask(self, path, fields)
+
+        monkeypatch.setattr(Endpoint, "ask", counted)
+        (card,) = Gpu.objects.all()
+        found = engine.series("gpu", card.pk, ["power_w"], T, engine_at, 3600)
+        many = len(asked)
+        rows = engine.window("gpu", T, engine_at, [card.pk], ["power_w"])
+        short = engine.series("gpu", card.pk, ["power_w"], T, T + 10, 10)
+    expected = buckets(engine.table("gpu"), rows, ["power_w"], 3600)
+
+    assert many <= 8
+    assert len(found) == 71
+    assert len(set(found["power_w_max"])) > 1 or found["power_w_max"][0] > found["power_w_min"][0]
+    assert_frame_equal(found, expected)
+    assert found.schema == short.schema
