@@ -53,6 +53,7 @@ class Hub:
         self._views: dict[View, set[Subscriber]] = defaultdict(set)
         self._of: dict[Subscriber, View] = {}
         self._task: asyncio.Task[None] | None = None
+        self._wondered = False
 
     def start(self) -> None:
         """Answer other processes, and ask them, from now on; without it the hub shows what is in its own ring."""
@@ -96,7 +97,7 @@ class Hub:
             if not looking:
                 continue
             try:
-                frame = payloads.merged([self._frame(view, now, has_new), *frames])
+                frame = self._with(self._frame(view, now, has_new), frames)
                 first = payloads.text(frame)
                 frame.pop("history", None)
                 later = payloads.text(frame) if has_new else first
@@ -105,6 +106,16 @@ class Hub:
                 continue
             for subscriber in looking:
                 subscriber.offer(first if subscriber.is_new else later)
+
+    def _with(self, own: Frame, others: Sequence[Frame]) -> Frame:
+        """One frame of all; our own alone where others sent what cannot be merged, as a process of another version might."""
+        try:
+            return payloads.merged([own, *others])
+        except Exception as error:
+            if not self._wondered:
+                logger.warning("Views are shown without what other processes sent of them, which is no frame: %r", error)
+            self._wondered = True
+            return own
 
     def _frame(self, view: View, now: float, with_history: bool) -> Frame:
         if view.kind == "fleet":

@@ -99,8 +99,8 @@ class Series(Protocol):
         """Drop of each level (a key of `before`, of LEVELS) the rows older than its second; the bytes that it freed.
 
         Whole days at a time, of coarse levels months: what is younger stays, what is older may stay that much
-        longer. Raw rows whose roll-ups are not made yet stay until they are, but where a full disk has no room for them. Over `most_bytes` in all, the oldest raw hours go
-        whatever their age, then the oldest of the finer roll-ups: that is logged and counted. An engine whose server keeps
+        longer. Raw rows whose roll-ups are not made yet stay until they are, but where a full disk has no room for
+        them. Over `most_bytes` in all, the oldest raw hours go whatever their age, then the oldest of the finer roll-ups: that is logged and counted. An engine whose server keeps
         its own retention does what it can and answers 0.
         """
 

