@@ -25,7 +25,7 @@ from wire.metrics import Scope
 MAX_BACKOFF_S: Final = 30.0
 LAST_S: Final = 5.0
 """So long what is left may be sent when the server stops."""
-DROPPED: Final = ("full", "late", "refused", "stopped")
+DROPPED: Final = ("full", "late", "refused", "gone", "stopped")
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -58,6 +58,7 @@ class Forwarder:
         self.sent = 0
         self.dropped: Counter[str] = Counter(dict.fromkeys(DROPPED, 0))
         self.failing: str | None = None
+        self._dropped_before = 0  # when it began to fail
         self.succeeded_at: float | None = None
 
     def start(self) -> None:
@@ -139,8 +140,10 @@ class Forwarder:
             return one
 
     def _parts(self, one: _Waiting) -> list[Rows]:
-        found = [self._forward.parts(scope, frame) for scope, frame in _frames(one)]
+        frames = list(_frames(one))
+        found = [self._forward.parts(scope, frame) for scope, frame in frames]
         self.dropped["late"] += sum(late for _, late in found)
+        self.dropped["gone"] += one.rows - sum(frame.height for _, frame in frames)  # of engines that the inventory forgot
         return [part for parts, _ in found for part in parts]
 
     def _until(self, call: Callable[[A], R], arg: A) -> R | None:
@@ -161,17 +164,26 @@ class Forwarder:
     def _fails(self, why: str) -> None:
         if self.failing is None:
             logger.error("Telemetry is not forwarded, it waits: %s", why)
+        self._begins_to_fail(why)
+
+    def _begins_to_fail(self, why: str) -> None:
+        if self.failing is None:
+            self._dropped_before = self.dropped.total()
         self.failing = why
 
     def _succeeds(self, sent: int, refused: int) -> None:
         if refused and not self.dropped["refused"]:
             logger.warning("%s refuses %d rows, which are dropped (more of these are only counted)", self._forward.name, refused)
+        if refused and not sent:
+            self._begins_to_fail("it refuses everything")
         self.dropped["refused"] += refused
         self.sent += sent
-        if sent:
-            self.succeeded_at = time.time()
+        if not sent:
+            return
+        self.succeeded_at = time.time()
         if self.failing is not None:
-            logger.warning("Telemetry is forwarded again; %d rows were dropped meanwhile or before", self.dropped["full"])
+            lost = self.dropped.total() - self._dropped_before
+            logger.warning("Telemetry is forwarded again; %d rows were dropped meanwhile", lost)
             self.failing = None
 
 

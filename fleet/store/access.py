@@ -67,7 +67,7 @@ def _headers(prefix: str) -> Iterator[tuple[str, str]]:
             raise StoreError(
                 f"{prefix}_HEADERS has a part that is no header; write them as X-Scope-OrgID: fleet, with commas between."
             )
-        yield found[1], found[2]
+        yield found[1], _carried(f"{prefix}_HEADERS", found[2])
 
 
 def _secret(prefix: str, name: str) -> str:
@@ -79,7 +79,15 @@ def _secret(prefix: str, name: str) -> str:
         raise StoreError(f"{prefix}_{name}={path} cannot be read: {reason}.") from error
     if not lines or not lines[0].strip():
         raise StoreError(f"{prefix}_{name}={path} is empty; its first line is the secret.")
-    return lines[0].strip()
+    secret = lines[0].strip()
+    return _carried(f"{prefix}_{name}={path}", secret) if name == "TOKEN_FILE" else secret
+
+
+def _carried(what: str, text: str) -> str:
+    """The text of a header; StoreError when it has a character that none can carry."""
+    if any(ord(character) > 0xFF or not character.isprintable() for character in text):
+        raise StoreError(f"{what} has characters that no HTTP header can carry; write it in ASCII.")
+    return text
 
 
 def _has_certificate(path: Path) -> bool:

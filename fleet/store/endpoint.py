@@ -5,6 +5,7 @@ once more where asking twice does no harm; whoever writes tries again in its own
 """
 
 import base64
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ CONNECT_S: Final = 5.0
 POOL: Final = 8
 """Connections that are kept: as many as threads ask at once."""
 _DETAIL: Final = 300
+_SECRET: Final = re.compile(r"auth|token|key|secret|cookie|password", re.IGNORECASE)
+"""In the name of a header: its value is not for a log."""
 _SPACES: Final = re.compile(r"\s+")
 
 
@@ -57,6 +60,7 @@ class Endpoint:
         self._query = parts.query
         self._named_by = named_by
         self.name = f"{what} at {self._base}"
+        self._secrets = _secrets(headers)
         self._pool = urllib3.PoolManager(
             num_pools=2,
             maxsize=POOL,
@@ -113,7 +117,10 @@ class Endpoint:
         return PassingError(f"{self.name} broke the connection off: {_short(str(cause))}.")
 
     def _refused(self, status: int, body: bytes) -> StoreError:
-        said, by = _short(body.decode(errors="replace")), self._named_by
+        text = body.decode(errors="replace")
+        for secret in self._secrets:  # a proxy may say back what it was sent
+            text = text.replace(secret, "***")
+        said, by = _short(text), self._named_by
         told = f" It says: {said}" if said else ""
         if status in (401, 403):
             return StoreError(
@@ -141,6 +148,18 @@ class RefusedError(StoreError):
 def basic(user: str, password: str) -> str:
     """The value of an Authorization header."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def _secrets(headers: Mapping[str, str]) -> list[str]:
+    """What of these headers is not for a log, longest first: whole values, the token or password in them."""
+    found: set[str] = set()
+    for name, value in headers.items():
+        if _SECRET.search(name):
+            found |= {value, value.rpartition(" ")[2]}
+        if value.startswith("Basic "):
+            with contextlib.suppress(ValueError):
+                found.add(base64.b64decode(value[6:]).decode().partition(":")[2])
+    return sorted(found - {""}, key=len, reverse=True)
 
 
 def _short(text: str) -> str:

@@ -26,6 +26,8 @@ SERIES_BYTES: Final = 300
 """Of one series in a request, its labels and some samples: so large a request is made as REQUEST_BYTES allows."""
 PIECES: Final = 64
 """Into so many requests one is cut at most that is refused, to find what is not wanted in it."""
+FEWEST_PIECES: Final = 2
+"""Once everything is refused; with the first row that is taken they are PIECES again."""
 
 KNOWN: Final = 200_000
 """Of so many GPUs, processes, … it is known until when they were sent; beyond, the older half is forgotten."""
@@ -43,6 +45,7 @@ class Forward:
         self._labels = labels
         self._fleet = fleet
         self._takes_late = takes_late
+        self._pieces = PIECES
         self._tables = tables()
         self._sent: dict[Scope, dict[tuple[int, ...], int]] = {scope: {} for scope in chosen}
 
@@ -62,7 +65,7 @@ class Forward:
     def send(self, part: Rows) -> int:
         """Send the part: how many of its rows the receiver refuses, whichever way the part is cut. StoreError: try again later."""
         scope, rows = part
-        refused, left = 0, PIECES
+        refused, left = 0, self._pieces
         waiting = [rows]
         while waiting:
             some = waiting.pop()
@@ -76,6 +79,7 @@ class Forward:
                     continue
                 first = pl.col("entity") < entities[len(entities) // 2]
                 waiting += [some.filter(~first), some.filter(first)]
+        self._pieces = PIECES if refused < rows.height else max(FEWEST_PIECES, self._pieces // 8)
         self._note(scope, rows)
         return refused
 

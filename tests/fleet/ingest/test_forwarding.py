@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import polars as pl
 import pytest
 from cramjam import snappy
 from prometheus_client.parser import text_string_to_metric_families
+from pytest_django import Settings
 
+from fleet.ingest.forwarding import Forwarder, _Waiting
+from fleet.store.forward import forward
 from tests.fleet.api.test_real_prometheus import api_token
 from tests.fleet.ingest.telling import URL, engines, telling
+from tests.fleet.rows import node
 from tests.fleet.store.prometheus import prometheus
 from tests.fleet.store.receiver import WriteReceiver, receiving
 from tests.fleet.store.test_remote_write import read
@@ -102,6 +107,38 @@ async def test_a_receiver_that_is_busy_away_or_hangs_costs_no_ack_and_gets_all_l
         assert log.count("Telemetry is not forwarded, it waits") == 2
         assert log.count("Telemetry is forwarded again") == 2
         assert {labels["__name__"] for body in receiver.got for labels, _ in read_plain(body)} == {"fettle_gpu_power_w"}
+
+
+async def test_a_receiver_that_refuses_is_not_said_to_take_rows_again(tmp_path: Path) -> None:
+    """Only after it took something, and with the number of rows that were lost until then."""
+    with receiving() as receiver:
+        receiver.statuses = [503, 400]
+        env = {"FETTLE_FORWARD_URL": receiver.url, "FETTLE_FORWARD_METRICS": "gpu.power_w"}
+        with serve(tmp_path / "data", env) as server:
+            async with speak(server.agents, server.token("n")) as agent:
+                said, now = await agent.greet(hello("n", gpus=1)), int(time.time()) - 100 + 0.5
+                await say(agent, said, now, 0)
+                assert await until(lambda: numbers(server, "dropped.refused")["dropped.refused"] == 1)
+                assert numbers(server, "failing", "rows") == {"failing": 1, "rows": 0}
+                assert "forwarded again" not in server.log.read_text()
+                await say(agent, said, now, 1)
+                assert await until(lambda: numbers(server, "failing", "rows") == {"failing": 0, "rows": 1})
+            log = server.log.read_text()
+        assert log.count("Telemetry is forwarded again; 1 rows were dropped meanwhile") == 1
+
+
+@pytest.mark.django_db
+def test_rows_of_an_engine_that_the_inventory_forgot_are_counted(settings: Settings) -> None:
+    """They cannot be told of, so they are dropped, and not in silence."""
+    settings.FETTLE_FORWARD_URL, settings.FETTLE_FORWARD_METRICS = "http://127.0.0.1:9/api/v1/write", ["engine.*"]
+    to = forward()
+    assert to is not None
+    forwarder = Forwarder(to, 1_000_000)
+    home = node()
+    rows = pl.DataFrame({"node": [home.pk] * 2, "name": ["http://127.0.0.1:1"] * 2, "ts": [1, 2], "requests_running": [1.0, 2.0]})
+    assert forwarder._parts(_Waiting({}, [rows], {}, {}, 2, 100)) == []
+
+    assert forwarder.numbers()["forward.dropped.gone"] == 2
 
 
 async def test_a_queue_that_is_full_drops_its_oldest_and_says_so_once(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from cramjam import snappy
 
 
 class WriteReceiver(ThreadingHTTPServer):
-    """`got` holds what was taken, unpacked; `statuses` are answered first, `always` to all; `delay_s` is how long callers wait."""
+    """`got` holds what was taken, unpacked; `statuses` are answered first, `always` to all; errors say `says`; `delay_s` is how long callers wait."""
 
     daemon_threads = True
 
@@ -22,6 +22,7 @@ class WriteReceiver(ThreadingHTTPServer):
         self.statuses: list[int] = []
         self.always: int | None = None
         self.refuses = b""
+        self.says = ""
         self.delay_s = 0.0
 
     @property
@@ -46,8 +47,10 @@ class _Handler(BaseHTTPRequestHandler):
             server.got.append(body)
         try:
             self.send_response(status)
-            self.send_header("Content-Length", "0")
+            said = server.says.encode() if status >= 300 else b""
+            self.send_header("Content-Length", str(len(said)))
             self.end_headers()
+            self.wfile.write(said)
         except OSError:
             pass  # the caller gave up
 

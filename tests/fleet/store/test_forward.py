@@ -128,6 +128,40 @@ def test_a_receiver_that_refuses_everything_is_not_asked_for_ever(settings: Sett
 
     assert (late, refused) == (0, 200)
     assert 64 <= len(receiver.asked) <= 80
+    for more in range(1, 4):
+        receiver.asked.clear()
+        ids = [one.pk for one in cards]
+        send(made, {"entity": ids, "ts": [int(time.time()) + more] * 200, "power_w": [1.0] * 200})
+    assert len(receiver.asked) <= 3
+    receiver.always = None
+    assert send(made, {"entity": ids, "ts": [int(time.time()) + 10] * 200, "power_w": [1.0] * 200}) == (0, 0)
+
+
+def test_what_a_receiver_says_back_of_our_secrets_is_not_told(
+    settings: Settings, receiver: WriteReceiver, card: Gpu, tmp_path: Path
+) -> None:
+    """A proxy that echoes what it was sent puts neither token nor password, nor their encoding, into the sentence."""
+    secret = tmp_path / "secret"
+    secret.write_text("s3cr3t-w0rd\n")
+    encoded = "YW5uOnMzY3IzdC13MHJk"
+    receiver.says = f"denied: Bearer s3cr3t-w0rd, Basic {encoded}, s3cr3t-w0rd"
+    for access in ({"TOKEN_FILE": str(secret)}, {"TOKEN_FILE": "", "USER": "ann", "PASSWORD_FILE": str(secret)}):
+        made = to(settings, receiver.url, **access)
+        receiver.statuses = [403]
+        (part,), _ = made.parts("gpu", pl.DataFrame({"entity": [card.pk], "ts": [int(time.time())], "power_w": [1.0]}))
+        with pytest.raises(StoreError, match=r"denied: \S") as caught:
+            made.send(part)
+        assert "s3cr3t" not in str(caught.value)
+        assert (encoded in str(caught.value)) == ("USER" not in access)
+
+
+def test_a_token_that_no_header_can_carry_is_said_at_check(settings: Settings, tmp_path: Path) -> None:
+    """Before the first request fails for it."""
+    token = tmp_path / "token"
+    token.write_text("пароль\n")
+    settings.FETTLE_FORWARD_URL, settings.FETTLE_FORWARD_TOKEN_FILE = "http://127.0.0.1:9/api/v1/write", str(token)
+    with pytest.raises(SystemCheckError, match="no HTTP header can carry"):
+        call_command("check")
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 401, 404])
