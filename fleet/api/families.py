@@ -144,7 +144,7 @@ def _intake() -> Iterator[Metric]:
     dropped = CounterMetricFamily(
         "fettle_forward_dropped_rows",
         "Rows that were stored and not forwarded: full: they waited too long; late: older than what was sent; refused: by the"
-        " receiver; stopped: the server ended.",
+        " receiver; gone: of an engine that the inventory forgot; stopped: the server ended.",
         labels=["process", "reason"],
     )
     for process, numbers in told.items():

@@ -211,7 +211,7 @@ def test_the_page_has_as_many_series_as_its_document_says(bob: APIClient) -> Non
     Refusal.objects.create(node_name="n1", code="busy", total=1)
     Cycle.objects.create(name="advise", started_at=NOW, ended_at=NOW)
 
-    assert len(scrape(bob)) == 20 + 73 * 2 + 11 * 1 + 1 + 1 + 1 + 8 * 1
+    assert len(scrape(bob)) == 20 + 73 * 2 + 11 * 1 + 1 + 1 + 1 + 9 * 1
 
 
 def test_ingest_is_told_by_process_while_that_lives(bob: APIClient) -> None:
