@@ -1,7 +1,7 @@
 """Buckets that a Prometheus makes itself, for spans of which the scrapes would be too many to send.
 
 A bucket in which something cannot be told (DCGM's "no value", a share that may be a percentage) is absent as a whole. Of a
-split GPU no server can do it: its lowest and highest are those of sums over its instances.
+split GPU no server can do it, for its lowest and highest are those of sums over its instances: those are made from rows.
 """
 
 from collections.abc import Collection, Sequence
