@@ -104,7 +104,13 @@ def on_victoria(folder: Path) -> Iterator[tuple[Server, Prometheus]]:
         yield server, program
 
 
-@pytest.mark.parametrize("site", [on_prometheus, on_victoria], ids=["prometheus", "victoriametrics"])
+@pytest.mark.parametrize(
+    "site",
+    [
+        pytest.param(on_prometheus, id="prometheus"),
+        pytest.param(on_victoria, id="victoriametrics", marks=pytest.mark.slow),
+    ],
+)
 async def test_every_expression_gives_data(tmp_path: Path, site: Any) -> None:
     """A metric that was renamed, a label that is not there, a query that is none: the panel would stay empty and say nothing."""
     with site(tmp_path) as (server, program):

@@ -62,6 +62,7 @@ class Losing:
 
     def __init__(self) -> None:
         self.ticks = 0
+        self.holds = False
 
     def lost_some(self) -> bool:
         self.ticks += 1

@@ -147,7 +147,9 @@ def test_the_keyboard_reaches_the_reason_of_an_absent_value(page: Page) -> None:
     expect(page.locator(".reason")).to_have_text(str(dash.get_attribute("title")))
     page.keyboard.press("Escape")
     expect(page.locator(".reason")).to_have_count(0)
-    assert page.evaluate("[...document.querySelectorAll('td.absent, dd.absent')].every((cell) => cell.tabIndex === 0)")
+    assert page.evaluate(
+        "[...document.querySelectorAll('td.absent[title], dd.absent[title]')].every((cell) => cell.tabIndex === 0)"
+    )
 
 
 def test_one_opens_a_finding_copies_its_change_and_accepts_it(page: Page, site: Site) -> None:

@@ -3,9 +3,33 @@
 from collections.abc import Iterator
 
 import pytest
-from pytest_django import Settings
+from django.contrib.auth.models import Group, Permission
+from django.contrib.contenttypes.models import ContentType
+from django.db import connection
+from pytest_django import DjangoDbBlocker, Settings
 
 from fleet.store.series import store
+
+
+@pytest.fixture(scope="session")
+def migrated_rows(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> str:
+    """What migrations wrote into a new database."""
+    with django_db_blocker.unblock():
+        return str(connection.creation.serialize_db_to_string())
+
+
+@pytest.fixture(autouse=True)
+def rows_of_migrations(request: pytest.FixtureRequest) -> None:
+    """Bring back what migrations wrote (roles, permissions) where an earlier test's truncation took it away."""
+    if "_django_db_helper" not in request.fixturenames:
+        return
+    rows = request.getfixturevalue("migrated_rows")
+    request.getfixturevalue("_django_db_helper")
+    if not Group.objects.exists():
+        for model in (Permission, ContentType):
+            model.objects.all().delete()
+        ContentType.objects.clear_cache()
+        connection.creation.deserialize_db_from_string(rows)
 
 
 @pytest.fixture

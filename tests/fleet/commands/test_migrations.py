@@ -23,7 +23,7 @@ def test_the_log_and_its_permissions_can_be_undone() -> None:
         call_command("migrate", "commands", "zero", verbosity=0)
         tables = connection.introspection.table_names()
     finally:
-        call_command("migrate", "commands", verbosity=0)
+        call_command("migrate", verbosity=0)
 
     assert held == set()
     assert "commands_command" not in tables

@@ -5,6 +5,8 @@ import math
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.fleet.store.servers import running, victoria, victoria_program
 from tests.serving import Server, serve
 from tests.speaking import Agent, batch, hello, speak
@@ -26,6 +28,7 @@ async def say(agent: Agent, said: Hello, t: float, *seqs: int) -> None:
         await agent.say(batch(said, seq, t + seq, {"power_w": float(seq)}))
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_away_for_half_a_minute_costs_no_sample(tmp_path: Path) -> None:
     """Ingest takes batches and acks none while VictoriaMetrics is away; it finds it again by itself, and a kill there loses nothing that was acked."""
     program = victoria_program(tmp_path)

@@ -76,7 +76,8 @@ def expected(entity: int, last: int) -> dict[int, float]:
     return held
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 5))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 5))
 def test_what_was_acked_before_a_kill_is_there_exactly_once(tmp_path: Path, seed: int) -> None:
     """Kill -9 in the middle of many writes, and right after the last ack: every row that was acked has its last value, none is doubled."""
     pick = random.Random(seed)
