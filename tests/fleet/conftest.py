@@ -21,7 +21,8 @@ def migrated_rows(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> 
 @pytest.fixture(autouse=True)
 def rows_of_migrations(request: pytest.FixtureRequest) -> None:
     """Bring back what migrations wrote (roles, permissions) where an earlier test's truncation took it away."""
-    if "_django_db_helper" not in request.fixturenames:
+    mark = request.node.get_closest_marker("django_db")
+    if "_django_db_helper" not in request.fixturenames or (mark is not None and mark.kwargs.get("databases") == []):
         return
     rows = request.getfixturevalue("migrated_rows")
     request.getfixturevalue("_django_db_helper")
