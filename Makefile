@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 PYTEST = .venv/bin/pytest -n 4 --dist loadfile
 PIP = .venv/bin/python -m pip install --quiet --require-hashes --only-binary=:all:
 
-.PHONY: help venv up test test-all lint bench agent requirements messages packages clean
+.PHONY: help venv up test test-all test-long lint bench agent requirements messages packages clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,7 +40,10 @@ test: .venv/.dev packages ## the tests, under 10 minutes on two cores
 	$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: .venv/.dev packages ## the slow tests too
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -m "not long" $(ARGS)
+
+test-long: .venv/.dev packages ## those that wait for minutes, 25 minutes in all; on a quiet machine, for their waits are bounded
+	$(PYTEST) -m long $(ARGS)
 
 lint: .venv/.dev ## what CI checks beside the tests
 	.venv/bin/ruff check .

@@ -18,7 +18,7 @@ from tests.fleet.store.servers import Program, running, victoria, victoria_progr
 from tests.serving import Server
 from wire.metrics import Scope
 
-ENGINES: Final = ("parquet", pytest.param("victoriametrics", marks=pytest.mark.slow))
+ENGINES: Final = ("parquet", pytest.param("victoriametrics", marks=(pytest.mark.slow, pytest.mark.long)))
 """Acks of VictoriaMetrics take a quarter of a minute each: its faults are for the slow tests, but for its own kills."""
 
 Values = dict[tuple[str, int, int], tuple[float | None, ...]]

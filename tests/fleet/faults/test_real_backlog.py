@@ -31,6 +31,7 @@ def spooled(directory: Path, node: Node) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ENGINES)
 async def test_an_hour_in_the_spool_of_a_real_agent_arrives_to_the_last_sample(tmp_path: Path, kind: str) -> None:
     """While the new run's samples come each second, and over a kill of the server and one of the agent."""

@@ -69,7 +69,7 @@ async def away_for(seconds: float, store: Engine, how: str, env: dict[str, str])
         return server
 
 
-CASES = [("parquet", ""), pytest.param("victoriametrics", "dead", marks=pytest.mark.slow)]
+CASES = [("parquet", ""), pytest.param("victoriametrics", "dead", marks=(pytest.mark.slow, pytest.mark.long))]
 ALL = [("parquet", ""), ("victoriametrics", "dead"), ("victoriametrics", "hangs")]
 
 
@@ -81,6 +81,7 @@ async def test_a_store_that_is_away_costs_no_sample_and_no_ack_is_given_meanwhil
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "how"), ALL)
 async def test_a_store_that_is_away_for_five_minutes_costs_no_sample(tmp_path: Path, kind: str, how: str) -> None:
     """True time, the settings' queue."""

@@ -13,6 +13,7 @@ from tests.serving import serve
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_what_it_loses_was_never_acked(tmp_path: Path, seed: int) -> None:
     """Three deaths at any instant, one of them with the ingest process's: what was acked is there, and in the end all of it once."""
