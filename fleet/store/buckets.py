@@ -1,11 +1,12 @@
 """Rows and roll-ups to the answer of `series`, the same for every engine."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import polars as pl
 
 from fleet.store import rollup
 from fleet.store.columns import Column, Table
+from fleet.store.layout import DAY_S
 from fleet.store.series import CODES, StoreError
 
 
@@ -55,3 +56,14 @@ def _shown_full(column: Column) -> list[pl.Expr]:
         shares = pl.concat_list(f"{name}:share{code}" for code in range(CODES)).list.to_array(CODES)
         made.append(pl.when(pl.col(f"{name}:n") > 0).then(shares).alias(f"{name}_shares"))
     return made
+
+
+def by_days(start: int, end: int, step_s: int, made: Callable[[int, int], pl.DataFrame]) -> pl.DataFrame:
+    """The buckets from `start` up to `end`, `made` of a day's rows at a time, cut where a bucket ends: all at once may not fit into memory."""
+    parts: list[pl.DataFrame] = []
+    whole = max(step_s, DAY_S // step_s * step_s)
+    while start < end or not parts:
+        until = min(end, (start // whole + 1) * whole)
+        parts.append(made(start, until))
+        start = max(until, start + 1)
+    return pl.concat(parts)

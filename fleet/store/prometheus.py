@@ -12,7 +12,7 @@ import polars as pl
 
 from fleet.inventory.models import PROMETHEUS, Gpu
 from fleet.store import prometheus_buckets, prometheus_cells, promql
-from fleet.store.buckets import buckets, check
+from fleet.store.buckets import buckets, by_days, check
 from fleet.store.columns import MAX_KEY, Table, tables
 from fleet.store.endpoint import Endpoint
 from fleet.store.series import StoreError
@@ -93,13 +93,12 @@ class PrometheusSeries:
                 return prometheus_buckets.buckets(
                     self.read, self.selector, table, uuid, fields, names, start, end, step_s, self._habits
                 )
-        parts: list[pl.DataFrame] = []
-        together = max(step_s, DAY_S // step_s * step_s)
-        while start < end or not parts:
-            until = min(end, (start // together + 1) * together)
-            parts.append(buckets(table, self.window(scope, start, until, [entity], names), names, step_s, full=full))
-            start = max(until, start + 1)
-        return pl.concat(parts)
+        return by_days(
+            start,
+            end,
+            step_s,
+            lambda low, high: buckets(table, self.window(scope, low, high, [entity], names), names, step_s, full=full),
+        )
 
     def latest(
         self, scope: Scope, since: int, entities: Collection[int] | None = None, metrics: Collection[str] | None = None

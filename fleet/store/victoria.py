@@ -16,7 +16,7 @@ from typing import Final
 import polars as pl
 
 from fleet.store import promql, remote_write, victoria_buckets
-from fleet.store.buckets import buckets, check
+from fleet.store.buckets import buckets, by_days, check
 from fleet.store.columns import MAX_KEY, Table, tables
 from fleet.store.endpoint import Endpoint
 from fleet.store.series import StoreError, TooOldError
@@ -103,13 +103,12 @@ class VictoriaSeries:
         start, end = max(start, 0), min(end, MAX_KEY + 1)
         if end - start > RAW_S and not full:
             return victoria_buckets.buckets(self._read, self._fleet, table, entity, names, start, end, step_s)
-        parts: list[pl.DataFrame] = []
-        whole = max(step_s, DAY_S // step_s * step_s)
-        while start < end or not parts:
-            until = min(end, (start // whole + 1) * whole)
-            parts.append(buckets(table, self.window(scope, start, until, [entity], names), names, step_s, full=full))
-            start = max(until, start + 1)
-        return pl.concat(parts)
+        return by_days(
+            start,
+            end,
+            step_s,
+            lambda low, high: buckets(table, self.window(scope, low, high, [entity], names), names, step_s, full=full),
+        )
 
     def latest(
         self, scope: Scope, since: int, entities: Collection[int] | None = None, metrics: Collection[str] | None = None
