@@ -49,6 +49,7 @@ lint: .venv/.dev ## what CI checks beside the tests
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	FETTLE_DEBUG=1 .venv/bin/mypy
+	FETTLE_DEBUG=1 .venv/bin/mypy --python-version 3.10 wire agents # nodes have older Pythons than servers
 	.venv/bin/lint-imports
 	.venv/bin/typos
 	git ls-files "*.html" | xargs .venv/bin/djade --check --target-version 5.2

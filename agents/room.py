@@ -2,7 +2,7 @@
 
 import threading
 from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 OWN_BYTES: Final = 500_000
 """What each endpoint may always hold: an engine of one replica takes 200 KB."""
@@ -53,7 +53,7 @@ class Holding:
             self._room.move(self.bytes, to)
             self.bytes = to
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Holding":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
