@@ -58,6 +58,7 @@ class Ingest:
             self.ring,
             self.threads,
             self._stored,
+            self.ledger.refuse,
             flush_s=settings.FETTLE_FLUSH_S,
             max_batches=settings.FETTLE_QUEUE_BATCHES,
             max_bytes=settings.FETTLE_QUEUE_MB * 1_000_000,

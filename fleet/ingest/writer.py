@@ -54,6 +54,7 @@ class Writer:
         ring: Ring,
         threads: Threads,
         stored: Callable[[list[Chunk], list[Source]], None],
+        refuse: Callable[[str, str, str], None],
         *,
         flush_s: float,
         max_batches: int,
@@ -63,6 +64,7 @@ class Writer:
         self._ring = ring
         self._threads = threads
         self._stored = stored
+        self._refuse = refuse
         self._flush_s = flush_s
         self._max_batches = max_batches
         self._max_bytes = max_bytes
@@ -250,7 +252,11 @@ class Writer:
         )
         self._free([one])
         one.session.outbox.unstored -= 1
-        code = "bad_time" if isinstance(error, TooOldError) else "malformed"
+        old = isinstance(error, TooOldError)
+        code = "bad_time" if old else "malformed"
+        self._refuse(
+            one.session.node_name, code, str(error) if old else "a batch that the store cannot hold; the server's log says why"
+        )
         one.session.outbox.ack(one.session.boot, refused=[Refused(one.batch.seq, code)])
 
     def _write(self, chunks: list[Chunk]) -> Callable[[], None] | None:

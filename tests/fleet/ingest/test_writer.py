@@ -20,7 +20,7 @@ from fleet.ingest.window import Ring
 from fleet.ingest.writer import NODES_AT_LEAST, Writer
 from fleet.inventory.models import Absence, Gpu, Node
 from fleet.store.memory import MemorySeries
-from fleet.store.series import StoreError
+from fleet.store.series import StoreError, TooOldError
 from tests.speaking import batch, hello
 from wire.codec import WireError, decode_from_server
 from wire.messages import AbsentChange, Ack
@@ -39,6 +39,8 @@ class Poisoned(MemorySeries):
         """As MemorySeries, unless the value is there."""
         if self.refuses is not None:
             raise StoreError(self.refuses)
+        if "power_w" in frame.columns and (frame["power_w"] == 555.0).any():
+            raise TooOldError("1 row is older than what is kept.")
         if self.takes_nothing or ("power_w" in frame.columns and (frame["power_w"] == 666.0).any()):
             raise ValueError("a defect")
         super().write(scope, frame)
@@ -63,7 +65,10 @@ class Bench:
             gpu_by_uuid={},
             outbox=Outbox(self._take),
         )
-        self.writer = Writer(self.series, ring, self.threads, self._stored, flush_s=0.1, max_batches=100, max_bytes=1 << 20)
+        self.refused: list[tuple[str, str, str]] = []
+        self.writer = Writer(
+            self.series, ring, self.threads, self._stored, self._refuse, flush_s=0.1, max_batches=100, max_bytes=1 << 20
+        )
 
     async def _take(self, message: dict[str, Any]) -> None:
         decoded = decode_from_server(message["bytes"])
@@ -72,6 +77,9 @@ class Bench:
 
     def _stored(self, chunks: list[Chunk], done: list[Source]) -> None:
         self.session.outbox.ack("boot-1", stored=[seq for _, seq in done])
+
+    def _refuse(self, node: str, code: str, detail: str) -> None:
+        self.refused.append((node, code, detail))
 
     def put(self, seq: int, power: float, *absent: AbsentChange, size: int = 100) -> None:
         """One batch for the writer."""
@@ -95,16 +103,22 @@ async def bench() -> AsyncIterator[Bench]:
 
 @pytest.mark.django_db(transaction=True)
 async def test_one_batch_that_cannot_be_stored_costs_no_other(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """Its agent is told that it is refused, the log says why; the batches around it are stored and acked, and so are later ones."""
+    """Its agent is told that it is refused, the refusal is counted, the log says why; the batches around it are stored and acked, and so are later ones."""
     for seq, power in enumerate((1.0, 666.0, 3.0)):
         bench.put(seq, power)
     await asyncio.sleep(2.5)
     bench.put(3, 4.0)
+    bench.put(4, 555.0)
+    await asyncio.sleep(2.5)
     await bench.writer.stop()
     await asyncio.sleep(0.05)
 
     assert bench.acked() == {0, 2, 3}
-    assert [(refused.seq, refused.code) for ack in bench.acks for refused in ack.refused] == [(1, "malformed")]
+    assert [(refused.seq, refused.code) for ack in bench.acks for refused in ack.refused] == [(1, "malformed"), (4, "bad_time")]
+    assert bench.refused == [
+        ("n", "malformed", "a batch that the store cannot hold; the server's log says why"),
+        ("n", "bad_time", "1 row is older than what is kept."),
+    ]
     assert bench.series.window("gpu", int(T), int(T) + 9)["power_w"].to_list() == [1.0, 3.0, 4.0]
     assert (bench.writer.batches, bench.writer.bytes, bench.session.outbox.unstored) == (0, 0, 0)
     (dropped,) = [record for record in caplog.records if "(seq 1) is dropped" in record.message]
