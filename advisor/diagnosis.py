@@ -25,18 +25,17 @@ def diagnose(frames: Frames) -> list[Diagnosis]:
     found: list[Diagnosis] = []
     scopes: tuple[tuple[Scope, pl.DataFrame], ...] = (("gpu", frames.gpu), ("job", frames.job))
     for scope, frame in scopes:
-        columns = [scope, "bottleneck", "confidence", "evaluated", *[f"share_{name}" for name in SHARES]]
+        columns = [pl.col(scope, "bottleneck", "confidence", "evaluated"), *[pl.col(f"share_{name}").round(4) for name in SHARES]]
         for row in frame.select(columns).iter_rows():
-            shares: dict[str, float] = {
-                name: round(value, 4) for name, value in zip(SHARES, row[4:], strict=True) if value is not None
-            }
             known = bool(row[3]) and row[1] is not None
             found.append(
                 Diagnosis(
                     scope=scope,
                     target=str(row[0]),
                     bottleneck=row[1] if known else None,
-                    shares=shares if known else {},
+                    shares={name: share for name, share in zip(SHARES, row[4:], strict=True) if share is not None}
+                    if known
+                    else {},
                     confidence=row[2] or "low",
                 )
             )

@@ -145,16 +145,15 @@ def _roots(rule: Rule) -> set[str]:
 def _gaps(rule: Rule, rows: pl.DataFrame, key: str) -> Iterator[NotEvaluated]:
     """What is missing on each of `rows`, by the best way to evaluate the rule."""
     needed = rule.needs[0].features if rule.needs else ()
-    judged = pl.col("evaluated") if "evaluated" in rows.columns else pl.lit(True)
-    columns = [pl.col(key).cast(pl.String).alias("_key"), judged.fill_null(False).alias("_judged")]
-    flags = rows.select(columns + [pl.col(name).is_null().alias(name) for name in needed])
-    known: dict[tuple[bool, ...], tuple[str, ...]] = {}  # many GPUs lack the same
-    for target, was_judged, *absent in flags.iter_rows():
-        pattern = (was_judged, *absent)
-        if (missing := known.get(pattern)) is None:
-            missing = tuple(name for name, gone in zip(needed, absent, strict=True) if gone) if was_judged else ("samples",)
-            known[pattern] = missing
-        yield NotEvaluated(rule.id, target, missing)
+    judged = (pl.col("evaluated") if "evaluated" in rows.columns else pl.lit(True)).fill_null(False)
+    absent = pl.sum_horizontal(pl.lit(0, pl.Int64), *[pl.col(name).is_null() * (1 << k) for k, name in enumerate(needed)])
+    flags = rows.select(pl.col(key).cast(pl.String), pl.when(judged).then(absent).otherwise(-1).alias("_absent"))
+    named = {
+        bits: ("samples",) if bits < 0 else tuple(name for k, name in enumerate(needed) if bits >> k & 1)
+        for bits in flags["_absent"].unique()
+    }
+    for target, bits in flags.iter_rows():
+        yield NotEvaluated(rule.id, target, named[bits])
 
 
 def _unsilenced(fired: list[_Fired]) -> list[_Fired]:

@@ -22,7 +22,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import polars as pl
+from config.celery import settle  # before Polars, as in a worker: it says how memory is kept
+
+import polars as pl  # isort: skip
 
 from advisor.frames import CONSTANTS, Window, from_recording
 from advisor.samples import Span, facts_of, judged
@@ -63,6 +65,7 @@ def judge_twice(gpus: int, end: int) -> int:
     from fleet.findings.judge import judge
     from fleet.findings.models import Diagnosis, Finding
 
+    settle()
     told: dict[str, Any] = {"gpus": gpus, "rules": len(rule.load())}
     for name in ("first", "next"):
         before = time.process_time(), time.perf_counter()

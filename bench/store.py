@@ -135,6 +135,7 @@ def compare(path: Path, gpus: int, seconds: int, repeats: int) -> None:
     """The same samples in every engine."""
     import django
 
+    os.environ["FETTLE_DEBUG"] = "1"  # no server's secret is needed
     django.setup()
     from bench.store_beside import beside
 
