@@ -29,6 +29,7 @@ from fleet.ingest.roster import Enrolled, enrol
 from fleet.ingest.skew import MAX_SKEW_S, Skew
 from fleet.ingest.voice import SILENT_S, Voice
 from fleet.ingest.whereabouts import Elsewhere
+from fleet.ingest.writer import QueueFullError
 from fleet.store.deferred import keeps_s
 from fleet.store.series import store
 from wire.codec import WireError, decode_from_agent
@@ -44,7 +45,9 @@ OVERLAP_S: Final = 2.0
 MAX_SESSIONS: Final = 16
 MAX_HELLOS_A_MINUTE: Final = 30
 PATIENCE: Final = 20
-"""Refusals in a row after which the connection is read more slowly."""
+"""Refusals in a row after which the connection is read more slowly, up to PAUSE_S a frame."""
+PAUSE_S: Final = 1.0
+PAUSE_STEP_S: Final = 0.02
 NOT_FOR_GOOD: Final = ("busy", "need_hello")
 """Refusals after which the agent keeps the batch: they never appear in Ack.refused."""
 CLOSE_TIMEOUT: Final = 4408
@@ -275,7 +278,9 @@ class Connection:
                 self.outbox.ack(boot, refused=refused)
         self._refused_in_a_row += 1
         if self._refused_in_a_row > PATIENCE:
-            await asyncio.sleep(min(1.0, 0.02 * (self._refused_in_a_row - PATIENCE)))
+            # Behind batches that are refused for the store's fault may be an event, which needs no store.
+            longest = PAUSE_STEP_S if isinstance(error, QueueFullError) else PAUSE_S
+            await asyncio.sleep(min(longest, PAUSE_STEP_S * (self._refused_in_a_row - PATIENCE)))
 
     def end(self) -> None:
         """The peer is gone: the node has no connection, unless another one took over."""

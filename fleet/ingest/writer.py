@@ -26,7 +26,7 @@ from fleet.ingest.engines import resolve
 from fleet.ingest.labels import LabelBook
 from fleet.ingest.threads import Threads
 from fleet.ingest.window import Ring
-from fleet.store.deferred import forget, send
+from fleet.store.deferred import Pending, forget, send
 from fleet.store.series import Series, StoreError, TooOldError
 from wire.codec import WireError
 from wire.messages import Refused
@@ -43,6 +43,10 @@ A node with 64 GPUs takes a tenth of its share while its backlog comes at the fu
 _NUMBER: Final = re.compile(r"\d+")
 
 logger = logging.getLogger(__name__)
+
+
+class QueueFullError(WireError):
+    """The batch is refused for no fault of its agent."""
 
 
 class Writer:
@@ -97,7 +101,7 @@ class Writer:
         if one.session.outbox.unstored >= MAX_UNSTORED:
             raise WireError("busy", f"{MAX_UNSTORED} batches of this connection wait to be stored", one.batch.seq)
         if self.batches >= self._max_batches or self.bytes + one.size > self._max_bytes:
-            raise WireError("busy", "the queue is full: the store is slow or refuses to write", one.batch.seq)
+            raise QueueFullError("busy", "the queue is full: the store is slow or refuses to write", one.batch.seq)
         mine = self._bytes_of[one.session.node]
         if mine and mine + one.size > self._max_bytes // NODES_AT_LEAST:  # one alone is taken whatever its size
             raise WireError("busy", f"{mine // 1_000_000} MB of this node wait to be stored", one.batch.seq)
@@ -156,9 +160,9 @@ class Writer:
         """True when the store took something of what was gathered, or nothing had to be kept; it is acked once durable."""
         chunks, self._gathered = self._gathered, []
         try:
-            durable = await self._threads.store(self._write, chunks)
-            if durable is not None:
-                task = asyncio.get_running_loop().create_task(self._confirm(chunks, durable), name="ingest-confirm")
+            pending = await self._threads.store(self._write, chunks)
+            if pending is not None:
+                task = asyncio.get_running_loop().create_task(self._confirm(chunks, pending), name="ingest-confirm")
                 self._confirming.add(task)
                 task.add_done_callback(self._confirming.discard)
                 return True
@@ -185,10 +189,11 @@ class Writer:
         self._acknowledge(chunks)
         return True
 
-    async def _confirm(self, chunks: list[Chunk], durable: Callable[[], None]) -> None:
+    async def _confirm(self, chunks: list[Chunk], pending: Pending) -> None:
         """Ack what the store took once it is durable there; meanwhile others are written."""
         try:
-            await asyncio.to_thread(durable)
+            await asyncio.sleep(pending.after_s)
+            await asyncio.to_thread(pending.check)
             await self._threads.store(self._note, chunks)
         except (StoreError, DatabaseFault, OSError) as error:
             self._keep(chunks, str(error))
@@ -229,9 +234,10 @@ class Writer:
         try:
             chunk = await self._threads.columns(gather, taken, self._ring)
             try:
-                durable = await self._threads.store(self._write, [chunk])
-                if durable is not None:
-                    await asyncio.to_thread(durable)
+                pending = await self._threads.store(self._write, [chunk])
+                if pending is not None:
+                    await asyncio.sleep(pending.after_s)
+                    await asyncio.to_thread(pending.check)
                     await self._threads.store(self._note, [chunk])
             except (StoreError, DatabaseFault, OSError):
                 later.append(chunk)
@@ -259,7 +265,7 @@ class Writer:
         )
         one.session.outbox.ack(one.session.boot, refused=[Refused(one.batch.seq, code)])
 
-    def _write(self, chunks: list[Chunk]) -> Callable[[], None] | None:
+    def _write(self, chunks: list[Chunk]) -> Pending | None:
         """None when all of it is durable and noted; else what to wait for, before it is to be noted."""
         frames: dict[Scope, pl.DataFrame] = {}
         for scope in SCOPES:
@@ -269,10 +275,10 @@ class Writer:
         engines = resolve(chunks)
         if engines is not None:
             frames["engine"] = engines
-        durable = send(self._series, frames)
-        if durable is None:
+        pending = send(self._series, frames)
+        if pending is None:
             self._note(chunks)
-        return durable
+        return pending
 
     def _note(self, chunks: list[Chunk]) -> None:
         """Write what chunks say beside numbers."""

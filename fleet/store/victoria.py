@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import polars as pl
@@ -18,6 +17,7 @@ import polars as pl
 from fleet.store import promql, remote_write, victoria_buckets
 from fleet.store.buckets import buckets, by_days, check
 from fleet.store.columns import MAX_KEY, Table, tables
+from fleet.store.deferred import Pending
 from fleet.store.endpoint import Endpoint
 from fleet.store.series import StoreError, TooOldError
 from fleet.store.victoria_durable import Watch
@@ -69,20 +69,21 @@ class VictoriaSeries:
 
     def write(self, scope: Scope, frame: pl.DataFrame) -> None:
         """As Series.write. It takes as long as VictoriaMetrics keeps samples in memory; `send` lets others go on meanwhile."""
-        self.send({scope: frame})()
+        if (pending := self.send({scope: frame})) is not None:
+            self._watch.wait(pending)
 
-    def send(self, frames: Mapping[Scope, pl.DataFrame]) -> Callable[[], None]:
-        """As Deferring.send: rows of several scopes are taken on return, and durable once the call that comes back returns."""
+    def send(self, frames: Mapping[Scope, pl.DataFrame]) -> Pending | None:
+        """As Deferring.send."""
         packed = {scope: self._packed(scope, frame) for scope, frame in frames.items()}
         if all(rows.is_empty() for rows in packed.values()):
-            return lambda: None
+            return None
         before = self._watch.look()
         self.keeps_s = min((page.keeps_s for page in before if page.keeps_s is not None), default=None)
         self._refuse_old(packed)
         for scope, some in packed.items():
             if not some.is_empty():
                 self._send(self.table(scope), some)
-        return partial(self._watch.settle, before)
+        return self._watch.pending(before)
 
     def window(
         self, scope: Scope, start: int, end: int, entities: Collection[int] | None = None, metrics: Collection[str] | None = None

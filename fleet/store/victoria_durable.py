@@ -8,8 +8,10 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from fleet.store.deferred import Pending
 from fleet.store.endpoint import Endpoint
 from fleet.store.series import StoreError
 
@@ -64,13 +66,20 @@ class Watch:
         """The pages as they are now; StoreError when one does not answer, is another program's or has a flag that loses rows."""
         return tuple(_page(page) for page in self._pages)
 
-    def settle(self, before: tuple[Page, ...]) -> None:
-        """Return once all that was sent since `before` is durable; StoreError when that can no longer be known."""
-        wait = max(page.durable_after_s for page in before)
-        self._sleep(wait)
+    def pending(self, before: tuple[Page, ...]) -> Pending:
+        """When all that was sent since `before` is durable, and how that is known."""
+        after_s = max(page.durable_after_s for page in before)
+        return Pending(after_s, partial(self._confirm, before, after_s))
+
+    def wait(self, pending: Pending) -> None:
+        """Return once it is durable; StoreError when that can no longer be known."""
+        self._sleep(pending.after_s)
+        pending.check()
+
+    def _confirm(self, before: tuple[Page, ...], after_s: float) -> None:
         for endpoint, then, now in zip(self._pages, before, self.look(), strict=True):
             # A start within the same second as the one before shows in the time since.
-            if then.started != now.started or (now.uptime_s is not None and now.uptime_s < wait - 1):
+            if then.started != now.started or (now.uptime_s is not None and now.uptime_s < after_s - 1):
                 raise StoreError(f"{endpoint.name} was restarted before the samples were on its disk; they are sent again.")
 
 

@@ -18,6 +18,8 @@ from wire.messages import Ack, Batch, Cell, Error, Event, Hello, Hold, Processes
 PID: Final = 4_711
 IN_FLIGHT: Final = 500
 """Samples of one node that wait for their acks at once."""
+WHILE_BUSY: Final = 25
+"""So many of them while the server is busy, every other second."""
 _numbers = itertools.count(1)
 
 
@@ -55,6 +57,7 @@ class Node:
         self._sent: set[int] = set()
         self._events_sent: set[int] = set()
         self._busy_until = 0.0
+        self._room = IN_FLIGHT
 
     def happen(self, samples: int = 1, events: int = 0) -> None:
         """So many more samples and events are there to be delivered."""
@@ -127,7 +130,7 @@ class Node:
                 await agent.say(self.event(seq))
             if time.monotonic() >= self._busy_until:
                 waiting = sorted(self.times.keys() - self.acked - self._sent - self.refused.keys(), reverse=True)
-                for seq in waiting[: max(0, IN_FLIGHT - len(self._sent - self.acked))]:
+                for seq in waiting[: max(0, self._room - len(self._sent - self.acked))]:
                     self._sent.add(seq)
                     await agent.say(self.batch(said, seq))
             await asyncio.sleep(0.05)
@@ -137,12 +140,14 @@ class Node:
         heard, agent.heard[:] = [*agent.heard], []
         for message in heard:
             if isinstance(message, Ack) and message.boot == self.boot:
+                if message.stored:
+                    self._room = IN_FLIGHT
                 self.acked |= {seq for low, high in message.stored for seq in range(low, high + 1)}
                 self.events_acked |= {seq for low, high in message.events for seq in range(low, high + 1)}
                 self.refused |= {one.seq: one.code for one in message.refused}
                 self._events_sent -= {one.seq for one in message.events_refused if one.code == "busy"}
             elif isinstance(message, Error) and message.code == "busy" and message.seq is not None:
-                self._busy_until = time.monotonic() + 0.5
+                self._busy_until, self._room = time.monotonic() + 2, WHILE_BUSY
                 self._sent.discard(message.seq)
 
 

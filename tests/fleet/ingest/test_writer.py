@@ -19,6 +19,7 @@ from fleet.ingest.threads import Threads
 from fleet.ingest.window import Ring
 from fleet.ingest.writer import NODES_AT_LEAST, Writer
 from fleet.inventory.models import Absence, Gpu, Node
+from fleet.store.deferred import Pending
 from fleet.store.memory import MemorySeries
 from fleet.store.series import StoreError, TooOldError
 from tests.speaking import batch, hello
@@ -221,19 +222,20 @@ class Late(Poisoned):
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[Callable[[StoreError | None], None]] = []
+        self.after_s = 0.0
 
-    def send(self, frames: Mapping[Scope, pl.DataFrame]) -> Callable[[], None]:
+    def send(self, frames: Mapping[Scope, pl.DataFrame]) -> Pending:
         """As Deferring.send: the rows are there at once, and durable when the test says so."""
         for scope, frame in frames.items():
             self.write(scope, frame)
         outcome: Queue[StoreError | None] = Queue()
         self.sent.append(outcome.put)
 
-        def durable() -> None:
+        def check() -> None:
             if (error := outcome.get(timeout=10)) is not None:
                 raise error
 
-        return durable
+        return Pending(self.after_s, check)
 
     def forget(self, scope: Scope, entities: Iterable[int]) -> None:
         """As Deferring.forget: it remembers nothing."""
@@ -286,6 +288,29 @@ async def test_it_ends_only_when_what_it_wrote_last_is_durable() -> None:
     bench.threads.close()
 
     assert bench.acked() == {0}
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_any_number_of_flushes_waits_at_once() -> None:
+    """However many are not durable yet, one that is durable is acked: none waits for its turn to wait."""
+    await sync_to_async(Node.objects.create)(pk=1, name="n")
+    bench = Bench(Late())
+    assert isinstance(bench.series, Late)
+    series = bench.series
+    series.after_s = 3600.0
+    bench.writer.start()
+    while (flushes := len(series.sent)) < 40:  # more than there are threads
+        bench.put(flushes, 1.0)
+        await _until(lambda: len(series.sent) > flushes)
+    series.after_s = 0.0
+    bench.put(40, 2.0)
+    await _until(lambda: len(series.sent) == 41)
+    series.sent[40](None)
+    await _until(lambda: bench.acked() == {40})
+    for waiting in bench.writer._confirming:
+        waiting.cancel()
+    await bench.writer.stop()
+    bench.threads.close()
 
 
 async def _until(true: Callable[[], bool]) -> None:

@@ -15,6 +15,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
+from fleet.store.deferred import Pending
 from fleet.store.endpoint import Access, Endpoint
 from fleet.store.victoria import VictoriaSeries
 from fleet.store.victoria_durable import Page, Watch
@@ -108,7 +109,10 @@ class Flushed(Watch):
         super().__init__([])
         self._server = server
 
-    def settle(self, before: tuple[Page, ...]) -> None:
+    def pending(self, before: tuple[Page, ...]) -> Pending:
+        return Pending(0, self._flush)
+
+    def _flush(self) -> None:
         self._server.get("/internal/force_flush")
 
 
