@@ -45,8 +45,12 @@ OVERLAP_S: Final = 2.0
 MAX_SESSIONS: Final = 16
 MAX_HELLOS_A_MINUTE: Final = 30
 PATIENCE: Final = 20
-"""Refusals in a row after which the connection is read more slowly, up to PAUSE_S a frame."""
-PAUSE_S: Final = 1.0
+"""Refusals in a row after which the connection is read more slowly, up to PAUSE_S a frame.
+
+Ten frames a second are a tenth of what a flood costs, and more than a node sends whose clock is wrong: its events are taken,
+and must not wait behind ever more batches that are not.
+"""
+PAUSE_S: Final = 0.1
 PAUSE_STEP_S: Final = 0.02
 NOT_FOR_GOOD: Final = ("busy", "need_hello")
 """Refusals after which the agent keeps the batch: they never appear in Ack.refused."""

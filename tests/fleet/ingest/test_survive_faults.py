@@ -6,9 +6,11 @@ import shutil
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.serving import Server, eventually, serve
 from tests.speaking import Agent, batch, hello, speak
-from wire.messages import Error, Hello
+from wire.messages import Error, Event, Hello
 
 ROWS = 40
 
@@ -105,6 +107,20 @@ async def test_it_tells_agents_to_wait_when_the_queue_is_full(own_data: Path) ->
 
         assert values(server, "n", t) == [float(seq) for seq in range(8)]
         assert eventually(lambda: server.refusals("n") == {"busy": 3})
+
+
+@pytest.mark.parametrize(("ahead", "code"), [(-1000, "busy"), (1000, "bad_time")])
+async def test_an_event_behind_refused_batches_is_acked_soon(own_data: Path, ahead: int, code: str) -> None:
+    """The queue is full, or the node's clock is wrong: what is taken all the same is not held up by hundreds of batches that are not."""
+    with serve(own_data, {"FETTLE_QUEUE_BATCHES": "5", "FETTLE_FLUSH_S": "60"}) as server:
+        t = math.floor(time.time()) + ahead + 0.5
+        async with speak(server.agents, server.token("n")) as agent:
+            said = await agent.greet(hello("n", gpus=1))
+            await say_all(agent, said, t, list(range(205)))
+            await agent.say(Event(node="n", boot=said.boot, seq=0, t=t, kind="xid", gpu_uuid="GPU-n-0", code=31, text="an event"))
+            assert await agent.until(lambda: agent.events() == {0}, 30)
+            assert {error.code for error in agent.of(Error)} == {code}
+            assert agent.stored() == set()
 
 
 async def test_it_serves_on_when_a_node_is_deleted_under_its_agent(own_data: Path) -> None:
