@@ -24,6 +24,7 @@ FACT: Final = {
 NUMA_NODES: Final = _("NUMA nodes")
 PARAMETERS: Final = _("Module parameters")
 NOT_TOLD: Final = _("its agent does not tell it")
+NOT_EXPORTED: Final = _("its exporter does not tell it")
 NO_NUMA_NODE: Final = _("the kernel names no NUMA node for it")
 DISTANCES: Final = _("from node {node}: {distances}")
 """`distances` are numbers in the order of the nodes."""

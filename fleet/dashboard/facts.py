@@ -6,7 +6,7 @@ from typing import Final
 from fleet.dashboard import fact_words
 from fleet.dashboard.fact_words import FACT, GPU_LABEL
 from fleet.dashboard.templatetags.units import count, memory
-from fleet.inventory.models import Gpu, Node
+from fleet.inventory.models import PROMETHEUS, Gpu, Node
 
 _NODE: Final = (
     "cores",
@@ -37,6 +37,8 @@ def of_node(node: Node) -> list[Fact]:
 def of_gpu(gpu: Gpu, node: Node) -> Fact:
     """Where the GPU is among the NUMA nodes, and how far the others are."""
     label = str(FACT["numa_node"])
+    if gpu.numa_node is None and node.source == PROMETHEUS:
+        return Fact(label, "", str(fact_words.NOT_EXPORTED))
     if gpu.numa_node is None:
         told = "not_recorded" if node.recording else _why(node, "gpu_numa_nodes")
         named = told or node.numa_distances or node.facts_absent  # whoever tells of NUMA would have named it

@@ -329,6 +329,15 @@ def test_a_node_whose_driver_is_not_read_says_why_where_its_gpus_would_stand(vie
     assert "Nothing is absent" not in text(viewer, "/nodes/n/")
 
 
+def test_a_silent_gpu_does_not_say_that_nothing_is_absent(viewer: Client) -> None:
+    """What it could not say when it was last heard of, nobody knows now."""
+    gpu = make_node("n", 1, seen_s_ago=300).gpus.get()
+    page = text(viewer, f"/gpus/{gpu.pk}/")
+
+    assert "Unknown: the node is silent." in page
+    assert "Nothing is absent" not in page
+
+
 def test_a_node_never_heard_of_has_a_page(viewer: Client) -> None:
     """Enrolled, hello said, nothing stored yet."""
     make_node("n", 0, seen_s_ago=None)

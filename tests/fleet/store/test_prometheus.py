@@ -260,7 +260,9 @@ def test_a_target_that_goes_away_makes_its_node_unknown(tmp_path: Path, settings
             ):
                 assert untrue not in page.partition("<main")[2]
             page = admin_client.get(f"/gpus/{Gpu.objects.get().pk}/").content.decode()
-            assert 'id="live"' not in page
+            assert "A dash is a field that its exporter does not export." in page
+            for untrue in ('id="live"', "Nothing is absent.", "agent"):
+                assert untrue not in page.partition("<main")[2], untrue
             exporter.fails = True
             time.sleep(3)
             prometheus_tasks.discover()
