@@ -8,6 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.answering import answering
+
 ANSWERS = Path(__file__).resolve().parent.parent / "device_answers" / "prometheus"
 
 
@@ -63,15 +65,11 @@ def exporter() -> Iterator[Exporter]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     stub = Exporter(server)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield stub
-    finally:
-        stub.hold.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with answering(server):
+        try:
+            yield stub
+        finally:
+            stub.hold.set()
 
 
 def free_port() -> int:

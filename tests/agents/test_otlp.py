@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from agents.otlp import Exporter
 from agents.scrape import target
 from agents.vitals import NodeView
 from tests.agents.outputs_of import T, node
+from tests.answering import answering
 
 
 class Collector:
@@ -47,23 +49,22 @@ class Collector:
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
 
-    def close(self) -> None:
-        """End it."""
-        self.hold.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    @contextmanager
+    def collecting(self) -> Iterator["Collector"]:
+        """It takes what comes, until the end of the block."""
+        with answering(self._server):
+            try:
+                yield self
+            finally:
+                self.hold.set()
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
     """A running one."""
-    one = Collector()
-    yield one
-    one.close()
+    with Collector().collecting() as one:
+        yield one
 
 
 def exporter(url: str, views: list[NodeView]) -> Exporter:

@@ -1,12 +1,13 @@
 """A chat service for tests: a real HTTP server on a port of its own."""
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.answering import answering
 
 
 class Receiver(ThreadingHTTPServer):
@@ -48,11 +49,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def receiving() -> Iterator[Receiver]:
     """A running receiver, stopped at the end."""
-    with Receiver() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(Receiver()) as server:
+        yield server

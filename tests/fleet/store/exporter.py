@@ -1,12 +1,12 @@
 """dcgm-exporter's format from numbers of a test: over HTTP as a real one would serve it, or as history for a Prometheus."""
 
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from tests.answering import answering
 from tests.fleet.store.servers import Program
 from tests.serving import free_port
 
@@ -60,14 +60,8 @@ class Exporter:
     @contextmanager
     def serving(self) -> Iterator["Exporter"]:
         """Answer until the end of the block."""
-        thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
+        with answering(self._server):
             yield self
-        finally:
-            self._server.shutdown()
-            thread.join()
-            self._server.server_close()
 
 
 def prometheus_program(folder: Path, targets: Sequence[int] = (), history: str = "") -> Program:

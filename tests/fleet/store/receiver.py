@@ -1,6 +1,5 @@
 """A receiver of remote writes for tests, which answers as told: 200, other statuses in turn, or not at all for a while."""
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from cramjam import snappy
+
+from tests.answering import answering
 
 
 class WriteReceiver(ThreadingHTTPServer):
@@ -61,11 +62,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def receiving() -> Iterator[WriteReceiver]:
     """A running receiver, stopped at the end."""
-    with WriteReceiver() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(WriteReceiver()) as server:
+        yield server
