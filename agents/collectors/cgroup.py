@@ -8,7 +8,7 @@ _MONITOR: Final = re.compile(r"(?:^|/)(?:libpod|crio)-conmon-")
 _POD: Final = re.compile(
     r"(?:^|[-/])pod([0-9a-f]{8}([-_])[0-9a-f]{4}\2[0-9a-f]{4}\2[0-9a-f]{4}\2[0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?(?:$|[/:])"
 )
-_SLURM: Final = re.compile(r"/job_(\w{1,32})(?:/step_(\w{1,32}))?(?:/|$)")
+_SLURM: Final = re.compile(r"/job_([0-9]{1,10})(?:/step_([0-9]{1,10}|batch|extern|interactive))?(?:/|$)")
 _IS_SLURM: Final = re.compile(r"slurmstepd\.scope/|/slurm(?:_[\w.-]+)?/")
 
 

@@ -4,13 +4,14 @@ import re
 from typing import Final
 
 from agents.collectors import variables
+from agents.collectors.plain_words import names
 
 _POD_NAMES: Final = ("POD_NAME", "K8S_POD_NAME", "MY_POD_NAME")
 """Set by hand through the downward API. HOSTNAME is not asked: a pod may have the node's, or any other."""
 _POD_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,198}[a-z0-9])?")
 _VALUE_MAX: Final = 512
 """More than any value that is told has."""
-_JOB: Final = re.compile(r"\w{1,32}")
+_JOB: Final = re.compile(r"[0-9]{1,10}")
 _STEPS: Final = {"4294967290": "interactive", "4294967291": "batch", "4294967292": "extern"}
 """Slurm's numbers for the steps that have a name."""
 
@@ -28,7 +29,7 @@ def labels(content: bytes, user: str) -> dict[str, str]:
         except UnicodeDecodeError:
             continue
         value = raw_value[:_VALUE_MAX].decode("ascii", "replace")
-        if name in _POD_NAMES and _POD_NAME.fullmatch(value):
+        if name in _POD_NAMES and _POD_NAME.fullmatch(value) and not names(value, user):
             found["pod_name"] = value
         elif name in ("SLURM_JOB_ID", "SLURM_STEP_ID") and _JOB.fullmatch(value):
             slurm[name] = value

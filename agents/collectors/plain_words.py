@@ -16,6 +16,8 @@ _SNAPSHOT: Final = re.compile(r"models--([A-Za-z0-9_.+-]{1,80})")
 _TELLING: Final = re.compile(r"token|secret|passw|passphrase|credential|(?:^|[_-])(?:key|auth|pwd|pass)(?:$|[_-])", re.IGNORECASE)
 _KEY: Final = re.compile(r"(?:hf|sk|gh[pousr]|glpat|xox[a-z]|AKIA|eyJ)[_A-Za-z0-9-]{12,}")
 _PARTS: Final = re.compile(r"[_.+-]")
+_NAME_ANYWHERE: Final = 4
+"""A name of so many letters is looked for within longer words too."""
 _SCRAMBLED_FROM: Final = 16
 """Words this long with digits strewn through their letters look like keys."""
 _TRUE: Final = ("true", "yes", "on", "1")
@@ -35,7 +37,7 @@ def of_kind(kind: FlagKind, value: str, user: str, is_switch: bool = False) -> s
         return "true" if is_switch else None
     if kind == "model":
         return model(value, user)
-    return None if not _WORD.fullmatch(value) or _names(value, user) or _is_a_secret(value) else value
+    return None if not _WORD.fullmatch(value) or names(value, user) or _is_a_secret(value) else value
 
 
 def model(value: str, user: str) -> str | None:
@@ -47,14 +49,17 @@ def model(value: str, user: str) -> str | None:
         last, above = snapshot[1].rpartition("--")[2], ""
     else:
         above, _, last = value.rstrip("/").rpartition("/")
-    if _HOMES.search(above) or not _MODEL.fullmatch(last) or _is_a_secret(last) or _names(last, user):
+    if _HOMES.search(above) or not _MODEL.fullmatch(last) or _is_a_secret(last) or names(last, user):
         return None
     return last
 
 
-def _names(word: str, user: str) -> bool:
-    """True where the user's name is the word or a part of it."""
-    return bool(user) and user.lower() in (word.lower(), *_PARTS.split(word.lower()))
+def names(word: str, user: str) -> bool:
+    """True where the user's name stands in the word, whatever separates its parts; a short one only where it stands by itself."""
+    name, text = _PARTS.sub("-", user.lower()), _PARTS.sub("-", word.lower())
+    if len(name) >= _NAME_ANYWHERE:
+        return name in text or name.replace("-", "") in text.replace("-", "")
+    return bool(name) and f"-{name}-" in f"-{text}-"
 
 
 def _is_a_secret(word: str) -> bool:

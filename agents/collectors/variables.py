@@ -6,6 +6,7 @@ Each kind is a shape that no address, path, name of a person or secret fits into
 import re
 from typing import Final
 
+from agents.collectors.plain_words import names
 from wire.labels import MAX_LABEL
 from wire.variables import ENV, ENV_WORDS, SET, EnvKind, is_variable
 
@@ -63,7 +64,7 @@ def told(name: str, value: str, user: str) -> str | None:
 
     An empty value is told of variables that are known.
     """
-    if not is_variable(name) or _NAME.fullmatch(name) is None or (user and user.upper() in name.split("_")):
+    if not is_variable(name) or _NAME.fullmatch(name) is None or names(name, user):
         return None
     if len(value) > MAX_LABEL:
         return SET

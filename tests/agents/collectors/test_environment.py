@@ -148,3 +148,34 @@ def test_the_slurm_job_and_the_pods_own_name_are_told() -> None:
     assert told("SLURM_STEP_ID=1") == {}
     assert told("POD_NAME=train-0") == {"pod_name": "train-0"}
     assert told("POD_NAME=Not A Pod") == {}
+
+
+@pytest.mark.parametrize("value", ["hunter2SECRETtoken", "alice_home", "1_2", "", "12345678901", "٣"])
+def test_slurm_gives_numbers_and_nothing_else_is_told_for_one(value: str) -> None:
+    """The variables are the process's own to set."""
+    assert told(f"SLURM_JOB_ID={value}", "SLURM_STEP_ID=0") == {}
+    assert told("SLURM_JOB_ID=12", f"SLURM_STEP_ID={value}") == {"slurm_job": "12"}
+
+
+@pytest.mark.parametrize(
+    ("user", "entry"),
+    [
+        ("alice", "POD_NAME=alice"),
+        ("alice", "POD_NAME=jupyter-alice-0"),
+        ("alice", "NCCL_ALICEKEY=1"),
+        ("a_smith", "NCCL_A_SMITH_KEY=1"),
+        ("a.smith", "POD_NAME=train-asmith-0"),
+        ("j.doe", "NCCL_J_DOE=1"),
+        ("svc-ml", "POD_NAME=svc-ml"),
+        ("bo", "POD_NAME=bo-train"),
+    ],
+)
+def test_the_users_name_is_not_told_whatever_separates_its_parts(user: str, entry: str) -> None:
+    """As a name that somebody chose, or within one."""
+    assert environment.labels(entry.encode() + b"\0", user) == {}
+
+
+def test_a_short_name_within_a_word_is_no_name() -> None:
+    """Else a user called bo would hide every robot."""
+    assert environment.labels(b"POD_NAME=robot-0\0", "bo") == {"pod_name": "robot-0"}
+    assert environment.labels(b"POD_NAME=robot-0\0", "") == {"pod_name": "robot-0"}

@@ -51,6 +51,21 @@ def test_a_process_without_torch_has_no_version_of_it(base: Path) -> None:
     assert loaded.labels(str(base)) == {}
 
 
+def test_a_map_made_to_be_slow_to_read_is_read_at_once(base: Path) -> None:
+    """A search that tries every folder with every ending would take minutes on it, and would hold every other thread of the agent."""
+    folders = "/" + " " * 450 + "/dist-packages/torch/.x" * 60 + "/so.1.1.1.1.1.1" * 60 + "/"
+    (base / "maps").write_text(mapped(*(f"{folders}{n}.so.1.1x" for n in range(1000)), f"/{PACKAGES}/torch/lib/libtorch.so.2.9"))
+
+    assert loaded.labels(str(base)) == {"torch": "2.9.1+cu128"}
+
+
+def test_a_folder_within_torch_that_looks_like_another_is_none(base: Path) -> None:
+    """The first one in the path counts, and a library with a version behind its name is one."""
+    (base / "maps").write_text(mapped(f"/{PACKAGES}/torch/x/dist-packages/torch/lib.so.1"))
+
+    assert loaded.labels(str(base)) == {"torch": "2.9.1+cu128"}
+
+
 def test_no_link_leads_out_of_the_root_of_a_process(base: Path, tmp_path: Path) -> None:
     """Whether the file or a folder above it is the link: a container could point at the node's files."""
     (tmp_path / "elsewhere").mkdir()
