@@ -10,7 +10,7 @@ from typing import Any
 
 from cli.unknown import refuse
 
-VERBS = ("advise", "agent", "record", "run")
+VERBS = ("advise", "agent", "plan", "record", "run")
 
 
 class _Version(argparse.Action):

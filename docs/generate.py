@@ -1,6 +1,6 @@
 """Writes docs/reference/ from the code: `python docs/generate.py`; with `--check` it only says what is out of date.
 
-The metric registry, the rules, the settings and the REST schema are the sources; no page there is edited by hand.
+The metric registry, the rules, the planners, the settings and the REST schema are the sources; no page there is edited by hand.
 """
 
 import ast
@@ -124,6 +124,84 @@ def rules() -> str:
     return "\n".join(lines) + "\n"
 
 
+def planners() -> str:
+    """The page of the planners: what each takes, its formula, assumptions, sources and a worked example."""
+    from advisor.planners.planner import load
+    from advisor.planners.units import written
+    from cli.plan import command, worked
+
+    lines = [
+        f"{BANNER}# Planners\n\nFrom `advisor/planners/`, one file each. `fettle plan NAME` takes the flags, where a number may bear its unit;"
+        " with `--json` it gives plain numbers under names that bear their units. `--card` names a GPU of the [card table](cards.md),"
+        " which then tells what is marked so.\n"
+    ]
+    for planner in load():
+        lines.append(f"\n## `{planner.name}`\n\n{planner.title}: {planner.about[:1].lower()}{planner.about[1:]}.\n")
+        lines += [f"    {line}" for line in planner.formula]
+        lines.append("\n" + "\n".join(f"- {line}" for line in planner.assumptions))
+        if planner.sources:
+            lines.append(f"\nSources: {', '.join(f'<{source}>' for source in planner.sources)}.")
+        lines.append("\n| flag | parameter | default | what it is |\n| --- | --- | --- | --- |")
+        for one in planner.accepted:
+            default = (
+                one.default if isinstance(one.default, str) else "" if one.default is None else written(one.default, one.unit)
+            )
+            if not default:
+                default = "of the card" if one.of_card else "" if one.optional else "must be given"
+            words = f": {', '.join(f'`{word}`' for word in one.choices)}" if one.choices else ""
+            lines.append(f"| `{one.option}` | `{one.name}` | {default} | {one.about}{words} |")
+        lines += ["\n```console", f"$ .venv/bin/{command(planner)}", *worked(planner), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def cards() -> str:
+    """The page of the card table, and of what drivers, CUDA and PyTorch releases go together."""
+    from advisor.planners import cuda_support as support
+    from advisor.planners.cards import CARDS, DTYPES
+    from advisor.planners.units import written
+
+    pages = list(dict.fromkeys(source for card in CARDS for source in card.sources))
+    lines = [
+        f"{BANNER}# Cards and versions\n\nFrom `advisor/planners/cards.py`. Peaks are dense, in TFLOP/s (INT8 in TOP/s): vendors also print figures"
+        " with sparsity, twice these. An empty field was not checked against any page, or pages differ; planners take it as a flag."
+        " Memory is the vendor's figure in units of 10^9 bytes. NVLink is of all links one way.\n",
+        f"\n| card | compute capability | memory | bandwidth | TDP | NVLink | {' | '.join(dtype.upper() for dtype in DTYPES)} | pages |",
+        "| --- | --- | --- | --- | --- | --- |" + " --- |" * (len(DTYPES) + 1),
+    ]
+    for card in CARDS:
+        memory = "" if card.memory_bytes is None else f"{card.memory_bytes / 1e9:g} GB"
+        peaks = [f"{card.dense_flop_per_s[dtype] / 1e12:g}" if dtype in card.dense_flop_per_s else "" for dtype in DTYPES]
+        rates = [
+            "" if rate is None else written(rate, "bytes_per_second")
+            for rate in (card.memory_bytes_per_s, card.nvlink_bytes_per_s)
+        ]
+        power = "" if card.tdp_w is None else f"{card.tdp_w:g} W"
+        fields = (card.name, card.compute_capability or "", memory, rates[0], power, rates[1], *peaks)
+        lines.append(f"| {' | '.join(fields)} | {' '.join(str(pages.index(source) + 1) for source in card.sources)} |")
+    lines += ["", *(f"- {card.name}: {card.note}" for card in CARDS if card.note)]
+    lines += ["\nPages:\n", *(f"{number}. <{page}>" for number, page in enumerate(pages, start=1))]
+    lines.append(
+        "\n## Drivers\n\nFrom `advisor/planners/cuda_support.py`. A program of a CUDA version runs with the least driver of its major version, with"
+        " fewer features than with the one that came with it. * was not checked against a page.\n\n| CUDA | came with | least |\n| --- | --- | --- |"
+    )
+    lines += [
+        f"| {one.cuda} | {one.driver}{'' if one.checked else ' *'} | {support.LEAST_DRIVER[int(one.cuda.split('.')[0])]} |"
+        for one in support.TOOLKITS
+    ]
+    lines.append("\n## PyTorch\n\n| torch | CUDA of its wheels | of plain `pip install torch` |\n| --- | --- | --- |")
+    lines += [
+        f"| {one.torch} | {', '.join(one.wheels)}{'' if one.checked else ' *'} | {one.default}{'' if one.default_checked else ' *'} |"
+        for one in support.TORCH
+    ]
+    lines.append("\n| CUDA | torch | compute capabilities built for |\n| --- | --- | --- |")
+    lines += [
+        f"| {one.cuda} | {one.first} to {one.last} | {', '.join(one.capabilities)}{'' if one.checked else ' *'} |"
+        for one in support.ARCHITECTURES
+    ]
+    lines += ["\nPages:\n", *(f"- <{page}>" for page in support.SOURCES)]
+    return "\n".join(lines) + "\n"
+
+
 def settings() -> str:
     """The page of the environment variables that config/ reads, and of the agent's settings."""
     lines = [
@@ -189,7 +267,15 @@ def api() -> str:
     return "# Generated by docs/generate.py from fleet/api/.\n" + page.decode()
 
 
-PAGES = {"metrics.md": metrics, "labels.md": labels, "rules.md": rules, "settings.md": settings, "openapi.yaml": api}
+PAGES = {
+    "metrics.md": metrics,
+    "labels.md": labels,
+    "rules.md": rules,
+    "planners.md": planners,
+    "cards.md": cards,
+    "settings.md": settings,
+    "openapi.yaml": api,
+}
 
 
 def main() -> int:
