@@ -97,7 +97,7 @@ PLANNER: Final = Planner(
     assumptions=(
         _("Accumulation keeps memory at that of the micro-batch, and with no_sync communicates once for a step of the optimizer."),
         _("In a pipeline the accumulated micro-batches are those that fill it."),
-        _("Peaks are what PyTorch reserved at its most, of two runs of their own with the longest sequences."),
+        _("Peaks are the most that PyTorch reserved, in two separate runs with the longest sequences."),
     ),
     sources=("https://arxiv.org/abs/2104.04473",),
     parameters=(

@@ -79,7 +79,7 @@ def checkpoint_interval(
 PLANNER: Final = Planner(
     name="checkpoint-interval",
     title=_("Checkpoint interval"),
-    about=_("How often to save, from the time a save stalls and how often a job fails"),
+    about=_("How often to save, from how long a save stalls a job and how often it fails"),
     formula=(
         "Young: sqrt(2*stall*M); Daly: sqrt(2*stall*M)*(1 + sqrt(x)/3 + x/9) - stall with x = stall/(2*M), for stall < 2*M",
         "M = GPU-hours per failure/GPUs; overhead = stall/interval + interval/(2*M)",
@@ -87,7 +87,7 @@ PLANNER: Final = Planner(
     ),
     assumptions=(
         _("The stall is the time that GPUs wait for a save, not the time of its upload; asynchronous saving lowers the stall alone."),
-        _("Any GPU's failure ends the whole job. The rate is one public training run's; put your fleet's own."),
+        _("Any GPU's failure ends the whole job. The default rate is one public training run's; give your fleet's own."),
         _("The overhead is to first order and misleads where it is above a third."),
     ),
     sources=("https://doi.org/10.1145/361147.361115", "https://doi.org/10.1016/j.future.2004.11.016", "https://arxiv.org/abs/2407.21783"),

@@ -75,7 +75,7 @@ def collectives(
 PLANNER: Final = Planner(
     name="collectives",
     title=_("Collectives"),
-    about=_("The least time of an all-reduce and its kin over a link"),
+    about=_("The least time of an all-reduce or another collective over a link"),
     formula=(
         "all-reduce 2*(n-1)/n*S/B; reduce-scatter, all-gather, all-to-all (n-1)/n*S/B; broadcast, reduce S/B; plus the latency",
         "a step moves: DDP 2*(n-1)/n*P*bytes; ZeRO-3 and FSDP 3*(n-1)/n*P*bytes; tensor parallel 4 all-reduces of s*b*h*bytes a layer",
@@ -83,7 +83,7 @@ PLANNER: Final = Planner(
     assumptions=(
         _("B is the bus bandwidth that nccl-tests measures at that size; a link's own figure is a ceiling that no collective reaches."),
         _("Vendors print links both ways together; one way is half: PCIe 4.0 x16 about 31 GB/s, PCIe 5.0 x16 about 63 GB/s."),
-        _("Small messages take the latency: about 10 to 30 µs inside a node, 20 to 60 µs between nodes."),
+        _("For small messages latency is most of the time: about 10 to 30 µs inside a node, 20 to 60 µs between nodes."),
         _("What overlaps with compute costs less; this is what it takes alone."),
     ),
     sources=("https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",),

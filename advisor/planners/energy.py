@@ -114,7 +114,7 @@ PLANNER: Final = Planner(
     ),
     sources=(),
     parameters=(
-        Parameter("gpus", "count", _("GPUs"), low=1, high=1e7, slider=(1, 4096), whole=True),
+        Parameter("gpus", "count", _("GPUs of the job"), low=1, high=1e7, slider=(1, 4096), whole=True),
         Parameter("hours", "hours", _("How long"), low=1e-6, high=1e7, slider=(1, 2000)),
         Parameter("gpu_power_w", "watts", _("Mean power of a GPU; of a card its TDP"), low=0, high=1e5, slider=(50, 1500), of_card="tdp_w"),
         Parameter("host_power_w", "watts", _("Mean power of the hosts together"), default=0.0, high=1e9, slider=(0, 10000)),

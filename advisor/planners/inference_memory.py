@@ -95,7 +95,7 @@ PLANNER: Final = Planner(
         "pool = GPUs*(memory*fraction - overhead) - weights; tokens = pool/KV of a token; requests = tokens/tokens of a request",
     ),
     assumptions=(
-        _("One engine over all GPUs by tensor parallelism; where GPUs outnumber the KV heads, and of a latent cache, there are copies."),
+        _("One engine over all GPUs by tensor parallelism; KV heads are copied where GPUs outnumber them, a latent cache is on each GPU."),
         _("Overhead is all else on a GPU at its peak: context, activations, graphs. Take it from the engine's log."),
         _("Scales add about 0.01 for FP8 by channel; NVFP4 is 4.5 bits; AWQ and GPTQ with groups of 128 add 0.03 to 0.06."),
         _("The fraction 0.92 is vLLM's default; take the 95th percentile for the tokens of a request."),

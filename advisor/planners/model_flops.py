@@ -91,7 +91,7 @@ PLANNER: Final = Planner(
         _("N are the active parameters, L layers, H heads, Q the size of a head, T the sequence; attention is counted in full unless causal."),
         _("The peak is dense and of the number format of most matrix products; figures with sparsity are twice that."),
         _("With full recompute the quotient is HFU, what the hardware does, not MFU."),
-        _("The measured matrix product is the card table's, of BF16 alone."),
+        _("The matrix product that the card table tells was measured in BF16 alone."),
     ),
     sources=("https://arxiv.org/abs/2204.02311", "https://arxiv.org/abs/2402.15627"),
     parameters=(
@@ -102,7 +102,7 @@ PLANNER: Final = Planner(
         Parameter("sequence", "count", _("Tokens in a sequence"), low=1, high=1e9, slider=(512, 131072), whole=True),
         Parameter("peak_flop_per_s", "flop_per_second", _("Dense peak of the GPU"), low=1, slider=(1e13, 1e16), of_card="peak"),
         Parameter("passes", "words", _("What is computed for a token"), default="training", choices=tuple(PASSES)),
-        Parameter("causal", "flag", _("Whether attention counts by half"), default=False),
+        Parameter("causal", "flag", _("Whether attention is causal and counts by half"), default=False),
         Parameter("tokens_per_s", "per_second", _("Tokens a second of one GPU"), optional=True, low=1e-9, slider=(1, 1e5)),
         Parameter("target_mfu", "ratio", _("A utilisation to reach"), optional=True, low=1e-6, high=1, slider=(0.1, 0.8)),
         Parameter("matmul_flop_per_s", "flop_per_second", _("The fastest matrix product measured"), optional=True, low=1, of_card="bf16_matmul_flop_per_s"),

@@ -163,7 +163,7 @@ class Planner:
 
 
 CARD: Final = Parameter(
-    "card", "words", _("A GPU of the card table, which then tells the peaks that are not given"), optional=True
+    "card", "words", _("A GPU of the card table, which then tells the figures that are not given"), optional=True
 )
 DTYPE: Final = Parameter(
     "dtype", "words", _("The number format whose dense peak is taken from the card"), default="bf16", choices=DTYPES

@@ -90,7 +90,7 @@ PLANNER: Final = Planner(
     ),
     assumptions=(
         _("Weights read are those that a token touches: of a mixture of experts the active ones alone."),
-        _("Communication between GPUs and launches are not in it: they come on top."),
+        _("Launches and communication between GPUs are not in it: they come on top."),
         _("Efficiency is what matrix products reach of the peak; half is usual for prompts of a few thousand tokens."),
     ),
     sources=("https://doi.org/10.1145/1498765.1498785",),

@@ -83,7 +83,7 @@ PLANNER: Final = Planner(
     ),
     sources=("https://doi.org/10.1145/78607.78614",),
     parameters=(
-        Parameter("gpus", "count", _("GPUs"), low=1, high=1e7, slider=(2, 1024), whole=True),
+        Parameter("gpus", "count", _("GPUs of the job"), low=1, high=1e7, slider=(2, 1024), whole=True),
         Parameter("rate_of_one", "per_second", _("Samples a second of one GPU"), optional=True, low=1e-12, slider=(1, 1e4)),
         Parameter("rate_of_all", "per_second", _("Samples a second of all GPUs"), optional=True, low=1e-12, slider=(1, 1e6)),
         Parameter("time_of_one_s", "seconds", _("Time of one GPU for a global batch"), optional=True, low=1e-12, slider=(0.01, 1e4)),
