@@ -25,4 +25,4 @@ def test_it_lists_its_verbs_and_wants_one(capsys: pytest.CaptureFixture[str]) ->
 
     assert (helped.value.code, bare.value.code) == (0, 2)
     out = capsys.readouterr().out
-    assert all(word in out for word in ("advise", "agent", "plan", "record", "run", "--version"))
+    assert all(word in out for word in ("advise", "agent", "plan", "profile", "record", "run", "--version"))
