@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -21,6 +23,7 @@ def test_the_last_line_is_one_json_object_with_every_cost() -> None:
     assert set(told["read_ms"]) == {"flushed", "fresh", "settled"}
 
 
+@pytest.mark.slow
 def test_engines_stand_side_by_side_on_the_same_samples() -> None:
     """Each with what writing and reading cost and the bytes that it keeps."""
     command = [sys.executable, "bench/store.py", "--beside", "--gpus", "16", "--seconds", "40", "--repeats", "1"]

@@ -141,6 +141,7 @@ def test_rows_of_an_engine_that_the_inventory_forgot_are_counted(settings: Setti
     assert forwarder.numbers()["forward.dropped.gone"] == 2
 
 
+@pytest.mark.slow
 async def test_a_queue_that_is_full_drops_its_oldest_and_says_so_once(tmp_path: Path) -> None:
     """The bound holds, /metrics counts what went, and what is newest arrives when the receiver is back."""
     with receiving() as receiver:

@@ -56,6 +56,7 @@ def hanging() -> Iterator[str]:
         yield f"json://127.0.0.1:{server.getsockname()[1]}/"
 
 
+@pytest.mark.slow
 def test_it_holds_up_neither_the_advisor_nor_another_chat(tmp_path: Path, hanging: str, chat: Receiver) -> None:
     """With 60 deliveries waiting for it, judgements keep their pace and an XID is announced elsewhere within seconds."""
     with ValkeyServer() as valkey:

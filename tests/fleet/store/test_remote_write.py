@@ -76,6 +76,7 @@ def test_series_come_out_as_they_went_in() -> None:
     assert list(read(body)[0][0]) == ["UUID", "__name__", "pod"]
 
 
+@pytest.mark.slow
 def test_many_series_travel_in_several_requests() -> None:
     """None is larger than what a receiver takes, and nothing is lost between them."""
     told = remote_write.samples(np.full(1000, 1_790_000_000_000, dtype=np.int64))
