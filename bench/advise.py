@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from config.celery import settle  # before Polars, as in a worker: it says how memory is kept
+from config.worker import settle  # before Polars, as in a worker: it says how memory is kept
 
 import polars as pl  # isort: skip
 

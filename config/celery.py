@@ -1,7 +1,7 @@
 """The Celery application; each app's tasks.py registers its own, beat's schedule stands here.
 
 Two workers: `worker` takes the default queue, all of it work on our own database and store; `messenger` takes the queue
-`notify`, where tasks wait for others' servers. Neither can hold up the other.
+`notify`, where tasks wait for others' servers. Neither can hold up the other. The first runs by config/worker.py.
 """
 
 import gc
@@ -10,10 +10,6 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import worker_process_init
-
-# Read when Polars is loaded. A judgement takes and gives back a gigabyte every ten seconds; to give it back to the kernel in
-# between, page by page, costs a sixth of its CPU time.
-os.environ.setdefault("_RJEM_MALLOC_CONF", "narenas:1,dirty_decay_ms:60000,muzzy_decay_ms:60000")
 
 from config import alive
 

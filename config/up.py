@@ -259,7 +259,7 @@ def _start_server(supervisor: Supervisor, options: argparse.Namespace) -> None:
     supervisor.start("web", web.command(options.host, options.port))
     supervisor.start(
         "worker",
-        [python, "-m", "celery", "-A", "config", "worker", "--pool", "prefork", "--concurrency", "2", "--loglevel", "INFO",
+        [python, "-m", "celery", "-A", "config.worker", "worker", "--pool", "prefork", "--concurrency", "2", "--loglevel", "INFO",
          "--queues", "celery", "--hostname", "worker@%h", "--without-gossip", "--without-mingle", "--without-heartbeat"],
     )  # fmt: skip
     supervisor.start(

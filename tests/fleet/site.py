@@ -41,7 +41,8 @@ class Site(Server):
     @contextmanager
     def celery(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         """A Celery program in a process group of its own, ended with it."""
-        command = [sys.executable, "-m", "celery", "-A", "config", *words, "--loglevel", "info"]
+        application = "config.worker" if "prefork" in words else "config"
+        command = [sys.executable, "-m", "celery", "-A", application, *words, "--loglevel", "info"]
         with self.log.open("ab") as log:
             process = subprocess.Popen(command, cwd=ROOT, env=self.env, stdout=log, stderr=log, start_new_session=True)
         try:
