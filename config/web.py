@@ -11,7 +11,7 @@ def command(host: str, port: int, log_level: str = "warning") -> list[str]:
     """uvicorn with Fettle's application; it ends four seconds after SIGTERM at the latest."""
     return [
         sys.executable, "-m", "uvicorn", "config.asgi:application", "--host", host, "--port", str(port),
-        "--ws", "websockets-sansio", "--ws-max-size", str(MAX_SOCKET_BYTES), "--ws-per-message-deflate", "false",
+        "--ws", "config.websocket:WebSocket", "--ws-max-size", str(MAX_SOCKET_BYTES), "--ws-per-message-deflate", "false",
         "--log-level", log_level, "--no-access-log", "--timeout-graceful-shutdown", "4",
     ]  # fmt: skip
 

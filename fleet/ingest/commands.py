@@ -30,7 +30,6 @@ AT_LEAST_S: Final = 0.1
 """Between two looks: a thousand agents that come back at once are looked at together."""
 LISTEN_AGAIN_S: Final = 5.0
 QUIET_S: Final = 30.0
-SEND_S: Final = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -115,9 +114,7 @@ class CommandDesk:
                     await self._threads.database(passing.give_back, row, boot)
                 continue
             logger.info("%s gets command %d of %s: %s", row.node_name, row.pk, row.asked_by_name, row.what)
-            try:
-                await asyncio.wait_for(connection.outbox.send(passing.frame(row)), SEND_S)
-            except TimeoutError:
+            if not await connection.outbox.send(passing.frame(row)):
                 logger.warning("%s does not take command %d", row.node_name, row.pk)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:

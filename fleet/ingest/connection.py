@@ -288,6 +288,8 @@ class Connection:
 
     def end(self) -> None:
         """The peer is gone: the node has no connection, unless another one took over."""
+        if self.outbox.was_cut_off:
+            logger.warning("%s does not take what it is sent; its connection was cut off", self.credential.node_name)
         self.outbox.is_closed = True
         voice = self.ingest.voices.get(self.credential.node_name)
         if voice is not None and voice.connection is self:

@@ -164,11 +164,13 @@ class Ingest:
         except DatabaseFault:
             return  # said by _write_books
         for connection in connections:
+            if connection.outbox.is_closed:
+                continue  # it has been told
             if connection.credential.token in revoked:
                 logger.warning("The token of %s was revoked; its connection ends", connection.credential.node_name)
-                await connection.outbox.close(CLOSE_REVOKED, "the token was revoked")
+                connection.outbox.end(CLOSE_REVOKED, "the token was revoked")
             elif connection.node in deleted:
-                await connection.outbox.close(CLOSE_RESTART, "the node was deleted; connect again to enrol it anew")
+                connection.outbox.end(CLOSE_RESTART, "the node was deleted; connect again to enrol it anew")
         for node in deleted:
             self.ring.forget(node)
         for name in [name for name, voice in self.voices.items() if voice.node in deleted and voice.connection is None]:

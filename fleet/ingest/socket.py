@@ -6,6 +6,7 @@ refused gets an Error that names why; the frames before and after it are unharme
 
 import gc
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from django.db import Error as DatabaseFault
@@ -31,6 +32,12 @@ def _collect_less_often() -> None:
     gc.collect()
     gc.freeze()  # what was imported stays for good
     gc.set_threshold(100_000, 20, 20)
+
+
+def _abort(scope: dict[str, Any]) -> Callable[[], None]:
+    """What ends this connection at once (config/websocket.py). Under another server nothing does, and sends end by their time alone."""
+    abort: Callable[[], None] = scope.get("extensions", {}).get("fettle", {}).get("abort", lambda: None)
+    return abort
 
 
 class AgentSocket:
@@ -78,7 +85,7 @@ class AgentSocket:
             ingest.ledger.refuse(credential.node_name, "busy", f"more than {MAX_CONNECTIONS} connections with one token")
             await send({"type": "websocket.close", "code": CLOSE_LATER, "reason": "too many connections with this token"})
             return
-        connection = Connection(ingest, credential, Outbox(send))
+        connection = Connection(ingest, credential, Outbox(send, abort=_abort(scope)))
         ingest.connections.add(connection)
         ingest.by_token[credential.token] += 1
         try:

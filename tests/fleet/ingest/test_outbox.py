@@ -4,12 +4,14 @@ import asyncio
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.ingest import outbox as outboxes
 from fleet.ingest.outbox import Outbox, ranges
 from wire.codec import decode_from_server
-from wire.messages import Ack, Refused
+from wire.messages import Ack, Refused, Welcome
 
 
 @given(st.lists(st.integers(0, 200)))
@@ -60,3 +62,57 @@ async def test_a_connection_that_is_gone_raises_nothing() -> None:
     outbox.ack("a", stored=[1])
 
     assert outbox.is_closed
+
+
+async def test_who_does_not_take_a_message_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits in `send` goes on after a while, those behind it too, and nothing is kept for the peer."""
+    monkeypatch.setattr(outboxes, "SEND_S", 0.1)
+    cut = asyncio.Event()
+    outbox = Outbox(_never, abort=cut.set)
+    outbox.ack("a", stored=[0])
+    await asyncio.sleep(0)
+    outbox.ack("b", stored=[1])
+    said = await asyncio.wait_for(asyncio.gather(*(outbox.send(Welcome(schema="s")) for _ in range(3))), 5)
+
+    assert said == [False] * 3
+    assert cut.is_set()
+    assert (outbox.is_closed, outbox.was_cut_off, outbox._unsent) == (True, True, {})
+
+
+async def test_nobody_waits_for_the_end_of_another_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is stuck is closed at once for all who would send, and cut off soon after."""
+    monkeypatch.setattr(outboxes, "CLOSE_S", 0.1)
+    cut = asyncio.Event()
+    outbox = Outbox(_never, abort=cut.set)
+    outbox.ack("a", stored=[0])
+    await asyncio.sleep(0)
+    outbox.end(4403, "revoked")
+    await asyncio.sleep(0)
+
+    assert outbox.is_closed
+    assert not cut.is_set()
+    await asyncio.wait_for(cut.wait(), 5)
+
+
+async def test_who_reads_is_told_why_it_ends() -> None:
+    """Once, and after the message that was on its way."""
+    sent: list[str] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        await asyncio.sleep(0)
+        sent.append(message["type"])
+
+    cut = asyncio.Event()
+    outbox = Outbox(send, abort=cut.set)
+    saying = asyncio.create_task(outbox.send(Welcome(schema="s")))
+    await asyncio.sleep(0)
+    await outbox.close(4403, "revoked")
+    await outbox.close(1012, "deleted")
+
+    assert await saying
+    assert sent == ["websocket.send", "websocket.close"]
+    assert not cut.is_set()
+
+
+async def _never(message: dict[str, Any]) -> None:
+    await asyncio.Event().wait()
