@@ -25,6 +25,7 @@ from fleet.ingest.auth import Credential
 from fleet.ingest.columns import Accepted
 from fleet.ingest.events import Arrived
 from fleet.ingest.outbox import Outbox
+from fleet.ingest.patience import OF_A_FULL_QUEUE, Patience
 from fleet.ingest.roster import Enrolled, enrol
 from fleet.ingest.skew import MAX_SKEW_S, Skew
 from fleet.ingest.voice import SILENT_S, Voice
@@ -44,14 +45,6 @@ HELLO_WITHIN_S: Final = 15.0
 OVERLAP_S: Final = 2.0
 MAX_SESSIONS: Final = 16
 MAX_HELLOS_A_MINUTE: Final = 30
-PATIENCE: Final = 20
-"""Refusals in a row after which the connection is read more slowly, up to PAUSE_S a frame.
-
-Ten frames a second are a tenth of what a flood costs, and more than a node sends whose clock is wrong: its events are taken,
-and must not wait behind ever more batches that are not.
-"""
-PAUSE_S: Final = 0.1
-PAUSE_STEP_S: Final = 0.02
 NOT_FOR_GOOD: Final = ("busy", "need_hello")
 """Refusals after which the agent keeps the batch: they never appear in Ack.refused."""
 CLOSE_TIMEOUT: Final = 4408
@@ -70,7 +63,7 @@ class Connection:
         self.heard_at = time.time()
         self._sessions: dict[tuple[str, str], Session] = {}
         self._hellos: dict[tuple[str, str], Hello] = {}
-        self._refused_in_a_row = 0
+        self._patience = Patience()
         self._conflict_noted = False
         self._gave_way: Elsewhere | None = None
         self._skew = Skew()  # of the node, whichever boot's batches travel here
@@ -111,7 +104,8 @@ class Connection:
         except WireError as error:
             await self._refuse(error, decoded, frame)
         else:
-            self._refused_in_a_row = 0
+            if isinstance(decoded, Hello):  # said again it changes nothing, and is answered all the same
+                await asyncio.sleep(self._patience.use(time.monotonic()))
 
     def _batch(self, batch: Batch, size: int) -> Session:
         session = self._session(batch.node, batch.boot, batch.seq, batch.schema)
@@ -280,11 +274,8 @@ class Connection:
                 self.outbox.ack(boot, events_refused=refused)  # an Error's seq is a batch's: events need this for every code
             elif error.code not in NOT_FOR_GOOD:
                 self.outbox.ack(boot, refused=refused)
-        self._refused_in_a_row += 1
-        if self._refused_in_a_row > PATIENCE:
-            # Behind batches that are refused for the store's fault may be an event, which needs no store.
-            longest = PAUSE_STEP_S if isinstance(error, QueueFullError) else PAUSE_S
-            await asyncio.sleep(min(longest, PAUSE_STEP_S * (self._refused_in_a_row - PATIENCE)))
+        much = OF_A_FULL_QUEUE if isinstance(error, QueueFullError) else 1.0
+        await asyncio.sleep(self._patience.use(time.monotonic(), much))
 
     def end(self) -> None:
         """The peer is gone: the node has no connection, unless another one took over."""
