@@ -7,9 +7,11 @@ says why it lies as it does; layout.py has the names.
 import errno
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from bisect import bisect
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -111,12 +113,16 @@ class ParquetSeries:
         if found.keys() <= {RAW}:
             return buckets(table, self.window(scope, start, end, [entity], names), names, step_s, full=full)
         parts: list[pl.DataFrame] = []
+        rolled_up = sorted(hour for of, hours in found.items() if of is not RAW for hour in hours)
         for of, hours in found.items():
             low, high = max(start - of.step_s + 1, hours[0] * HOUR_S), min(end, (hours[-1] + 1) * HOUR_S)
             reader = self.readers[scope][of]
             if of is RAW:
                 rows = table.unpack(reader.rows(low, high, [entity], table.names(names), hours))
-                parts.append(roll(table, rows, names, step_s, p95=full))
+                for since, until in runs(hours, rolled_up):
+                    run = rows.filter(pl.col("ts").is_between(since, until, closed="left"))
+                    # A bucket may begin in hours before the run, which others answer for: it is put where its own rows are.
+                    parts.append(roll(table, run, names, step_s, p95=full).with_columns(pl.col("ts").clip(since)))
             else:
                 rolled = self.rolled[scope][of]
                 parts.append(rolled.read(reader.rows(low, high, [entity], rolled.wanted(names), hours), names))
@@ -173,6 +179,13 @@ class ParquetSeries:
         if misfits and not self.misfits:
             logger.warning("%d values of scope %s do not fit their columns and are stored as absent", misfits, scope)
         self.misfits += misfits
+
+
+def runs(hours: Sequence[int], others: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The seconds (first, one past the last) of hours that none of `others` lies between; both rise and share none."""
+    for _, together in groupby(hours, key=lambda hour: bisect(others, hour)):
+        run = list(together)
+        yield run[0] * HOUR_S, (run[-1] + 1) * HOUR_S
 
 
 def by_hour(rows: pl.DataFrame) -> list[pl.DataFrame]:
