@@ -279,7 +279,11 @@ FETTLE_STORE_CA_FILE = env.text(
     "FETTLE_STORE_CA_FILE", "", about="Certificates (PEM) that vouch for the store's server, in place of the system's."
 )
 FETTLE_STORE_TIMEOUT_S = env.integer(
-    "FETTLE_STORE_TIMEOUT_S", 30, 1, 600, about="Longest silence of the store's server before a request has failed."
+    "FETTLE_STORE_TIMEOUT_S",
+    30,
+    1,
+    600,
+    about="Longest silence of the store's server before a request has failed; an answer that only drips has twice as long.",
 )
 FETTLE_STORE_DIR = DATA_DIR / "series"
 FETTLE_AGENT_FILE = env.text(
@@ -364,7 +368,11 @@ FETTLE_FORWARD_CA_FILE = env.text(
     "FETTLE_FORWARD_CA_FILE", "", about="Certificates (PEM) that vouch for the receiver, in place of the system's."
 )
 FETTLE_FORWARD_TIMEOUT_S = env.integer(
-    "FETTLE_FORWARD_TIMEOUT_S", 30, 1, 600, about="Longest silence of the receiver before a request has failed."
+    "FETTLE_FORWARD_TIMEOUT_S",
+    30,
+    1,
+    600,
+    about="Longest silence of the receiver before a request has failed; an answer that only drips has twice as long.",
 )
 FETTLE_INGEST = env.boolean(
     "FETTLE_INGEST",

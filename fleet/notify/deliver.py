@@ -25,7 +25,8 @@ SHORT: Final = 500
 SHORT_WORD: Final = 12
 """Letters of a URL's part below which it may be an English word."""
 LIMIT_S: Final = 20
-"""The longest that one attempt may take, all in all."""
+"""The longest that one attempt may take, all in all: Apprise stops waiting then, also for an answer that drips or never ends. It
+bounds no bytes, and the thread that reads such an answer goes on until its target does."""
 SOCKET_S: Final = 10.0
 """The longest that one attempt waits for a connection or for the next byte, whatever the URL asks for."""
 

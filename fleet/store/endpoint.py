@@ -1,7 +1,7 @@
 """One HTTP server that holds telemetry: how it is asked, and the sentence for each way in which it does not answer.
 
 Sentences name the address without its credentials. What may pass by itself (no connection, a time-out, 429, 5xx) is tried
-once more where asking twice does no harm; whoever writes tries again in its own time.
+once more where asking twice does no harm; whoever writes tries again in its own time. No exchange lasts without end (exchange.py).
 """
 
 import base64
@@ -14,13 +14,19 @@ from typing import Final
 from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
 
 import urllib3
-from urllib3.exceptions import HTTPError, MaxRetryError, NewConnectionError, SSLError, TimeoutError
+from urllib3.exceptions import HTTPError, MaxRetryError, NewConnectionError, SSLError
+from urllib3.exceptions import TimeoutError as SlowError
 
+from fleet.store import exchange
 from fleet.store.series import StoreError
 
 CONNECT_S: Final = 5.0
 POOL: Final = 8
 """Connections that are kept: as many as threads ask at once."""
+ERROR_BYTES: Final = 64 << 10
+"""Of an error, and of what is said to a write that was taken: more of it is not read."""
+ANSWER_BYTES: Final = 1 << 30
+"""Of an answer whose caller knows no better: ten thousand points of a thousand series are less than half of it."""
 _DETAIL: Final = 300
 _SECRET: Final = re.compile(r"auth|token|key|secret|cookie|password", re.IGNORECASE)
 """In the name of a header: its value is not for a log."""
@@ -29,18 +35,14 @@ _SPACES: Final = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a server is asked: `headers` go with every request, `ca` is a file of certificates, `read_s` the longest silence."""
+    """How a server is asked: `headers` go with every request, `ca` is a file of certificates, `read_s` the longest silence.
+
+    What comes too slowly is broken off after two such silences, however little is silent (exchange.py).
+    """
 
     headers: Mapping[str, str] = field(default_factory=dict)
     ca: Path | None = None
     read_s: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A body that came with a status from 200 to 299."""
-
-    data: bytes
 
 
 class Endpoint:
@@ -61,7 +63,8 @@ class Endpoint:
         self._named_by = named_by
         self.name = f"{what} at {self._base}"
         self._secrets = _secrets(headers)
-        self._pool = urllib3.PoolManager(
+        self._silence_s = access.read_s
+        self._pool = exchange.pools(
             num_pools=2,
             maxsize=POOL,
             block=True,
@@ -72,35 +75,56 @@ class Endpoint:
             ca_certs=None if access.ca is None else str(access.ca),
         )
 
-    def get(self, path: str, fields: Mapping[str, str] | None = None) -> bytes:
-        """The body of a GET, tried once more when no answer came; StoreError says why there is none."""
+    def get(self, path: str, fields: Mapping[str, str] | None = None, most: int = ANSWER_BYTES) -> bytes:
+        """The body of a GET, tried once more when no answer came; StoreError says why there is none, or that it is over `most` bytes."""
         query = "&".join(filter(None, (self._query, urlencode(fields or {}))))
-        return self._twice("GET", path + (f"?{query}" if query else ""), None, {})
+        return self._twice("GET", path + (f"?{query}" if query else ""), None, {}, most)
 
-    def ask(self, path: str, fields: Mapping[str, str] | list[tuple[str, str]]) -> bytes:
+    def ask(self, path: str, fields: Mapping[str, str] | list[tuple[str, str]], most: int = ANSWER_BYTES) -> bytes:
         """The body of a POST of a form that changes nothing, such as a long query; as `get`."""
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        return self._twice("POST", path, urlencode(fields).encode(), headers)
+        return self._twice("POST", path, urlencode(fields).encode(), headers, most)
 
     def send(self, path: str, body: bytes, headers: Mapping[str, str]) -> None:
         """POST what is to be stored, once. StoreError when it was not taken or nobody knows."""
-        self._once("POST", path + (f"?{self._query}" if self._query and not path else ""), body, headers)
+        self._once("POST", path + (f"?{self._query}" if self._query and not path else ""), body, headers, None)
 
-    def _twice(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+    def _twice(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], most: int) -> bytes:
         try:
-            return self._once(method, path, body, headers)
+            return self._once(method, path, body, headers, most)
         except PassingError:
-            return self._once(method, path, body, headers)
+            return self._once(method, path, body, headers, most)
 
-    def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+    def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], most: int | None) -> bytes:
+        """The body of an answer of at most `most` bytes; None: whatever is said to it, that it was taken is enough."""
         try:
-            merged = {**self._pool.headers, **headers}
-            answer = self._pool.request(method, self._base + path, body=body, headers=merged, redirect=False)
+            status, said, whole = self._exchanged(method, path, body, headers, most)
         except (HTTPError, OSError) as error:
             raise self._silent(error) from error
-        if 200 <= answer.status < 300:
-            return answer.data
-        raise self._refused(answer.status, answer.data)
+        if not 200 <= status < 300:
+            raise self._refused(status, said)
+        if not whole and most is not None:
+            raise StoreError(
+                f"{self.name} answers with more than {most / 1e6:,.0f} MB: ask for less at once, or for a shorter time."
+            )
+        return said
+
+    def _exchanged(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], most: int | None
+    ) -> tuple[int, bytes, bool]:
+        """Status and body of an answer, and whether the body is all of it: of an error the beginning is enough."""
+        with exchange.watched(self._silence_s) as watch:
+            merged = {**self._pool.headers, **headers}
+            answer = self._pool.request(
+                method, self._base + path, body=body, headers=merged, redirect=False, preload_content=False
+            )
+            try:
+                taken = 200 <= answer.status < 300 and most is not None
+                told, whole = exchange.body(answer, watch, most if taken and most is not None else ERROR_BYTES)
+            finally:
+                answer.close()  # a connection of which not all was read is of no more use
+                answer.release_conn()
+        return answer.status, told, whole
 
     def _silent(self, error: Exception) -> StoreError:
         cause = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
@@ -112,7 +136,7 @@ class Endpoint:
             reason = cause.__cause__
             why = reason.strerror if isinstance(reason, OSError) and reason.strerror else _short(str(cause).rpartition(": ")[2])
             return PassingError(f"{self.name} cannot be reached: {why}. Does it run, and is {self._named_by}_URL right?")
-        if isinstance(cause, TimeoutError):
+        if isinstance(cause, (SlowError, TimeoutError)):
             return PassingError(f"{self.name} does not answer in time; is it overloaded, or is its disk slow?")
         return PassingError(f"{self.name} broke the connection off: {_short(str(cause))}.")
 

@@ -20,6 +20,8 @@ OLD_FLUSH: Final = "5s"
 PENDING_S: Final = 2.0
 """Rows wait so long before they become a part in memory, whatever the flag says."""
 MARGIN_S: Final = 1.0
+PAGE_BYTES: Final = 64 << 20
+"""Of a page of metrics, which has less than one MB."""
 _FLUSH: Final = "inmemoryDataFlushInterval"
 _DEDUP: Final = "dedup.minScrapeInterval"
 _RETENTION: Final = "retentionPeriod"
@@ -92,7 +94,7 @@ def duration_s(text: str) -> float:
 
 
 def _page(endpoint: Endpoint) -> Page:
-    body = endpoint.get("")
+    body = endpoint.get("", most=PAGE_BYTES)
     started = _START.search(body)
     if started is None:
         raise StoreError(
