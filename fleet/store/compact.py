@@ -29,7 +29,7 @@ from fleet.store.layout import (
     Hour,
     Resolution,
     covered,
-    days,
+    own_days,
     read_day,
 )
 from fleet.store.merging import Merge, merge
@@ -121,7 +121,7 @@ def repair(engine: ParquetSeries, scope: Scope, of: Resolution) -> None:
     for trash in root.glob(f"{TRASH}*"):
         shutil.rmtree(trash, ignore_errors=True)
     with engine.writing(scope, of):  # nobody is writing: every temporary file of a flush is an orphan
-        listed = [read_day(path, of) for path in days(root, 0, MAX_KEY, of)]
+        listed = [read_day(path, of) for path in own_days(root, MAX_KEY, of)]
         for day in listed:
             for name in day.tmp:
                 (day.path / name).unlink(missing_ok=True)
@@ -135,18 +135,18 @@ def repair(engine: ParquetSeries, scope: Scope, of: Resolution) -> None:
 def due(engine: ParquetSeries, scope: Scope, now: float) -> Iterator[Merge]:
     """The merges that are due, oldest first: flushes to five minutes, those to settled hours, roll-ups to whole parts."""
     root = engine.folder(scope)
-    for path in days(root, 0, MAX_KEY):
+    for path in own_days(root, MAX_KEY):
         for _, hour in sorted(_listed(engine, scope, path).hours.items()):
             for run in _slots(hour, now):
                 yield Merge(scope, RAW, "b", path, tuple(run))
-    for path in days(root, 0, MAX_KEY):
+    for path in own_days(root, MAX_KEY):
         hours = _listed(engine, scope, path).hours
         rolled = _rolled(engine, scope, hours)
         for number, hour in sorted(hours.items()):
             for run in _settled(hour, number, now, rolled):
                 yield Merge(scope, RAW, "d", path, tuple(run))
     for of in ROLLED:
-        for path in days(engine.folder(scope, of), 0, MAX_KEY, of):
+        for path in own_days(engine.folder(scope, of), MAX_KEY, of):
             for number, part in sorted(read_day(path, of).hours.items()):
                 if _scattered(part, number, of, now):
                     yield Merge(scope, of, "c", path, tuple(part.live))
@@ -206,7 +206,7 @@ def _scattered(part: Hour, number: int, of: Resolution, now: float) -> bool:
 
 def _expired(engine: ParquetSeries, scope: Scope, of: Resolution) -> Iterator[tuple[Path, FileSet]]:
     """Sets that a merge took the place of long enough ago: no reader can still be about to open them."""
-    for path in days(engine.folder(scope, of), 0, MAX_KEY, of):
+    for path in own_days(engine.folder(scope, of), MAX_KEY, of):
         for hour in read_day(path, of).hours.values():
             for old, by in hour.superseded:
                 with suppress(FileNotFoundError):

@@ -13,6 +13,7 @@
 - e: the lowest and highest entity inside
 """
 
+import errno
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -147,16 +148,25 @@ def days(root: Path, start: int, end: int, of: Resolution = RAW) -> list[Path]:
     return [root / name for name, first in known if first is not None and first < end and first + of.folder_s > start]
 
 
+def own_days(root: Path, end: int, of: Resolution = RAW) -> list[Path]:
+    """The directories with seconds before `end` that are no links: in those alone the store merges and removes."""
+    return [path for path in days(root, 0, end, of) if not path.is_symlink()]
+
+
 def read_day(path: Path, of: Resolution = RAW) -> Day:
-    """The directory's sets by part, numbered from the epoch. A directory that is gone is an empty one."""
+    """The directory's sets by part, numbered from the epoch. A directory that is gone, or a link to itself, is an empty one."""
     files: list[tuple[File, bool]] = []
     tmp: list[str] = []
     strange: list[str] = []
     try:
         with os.scandir(path) as entries:
-            names = [(entry.name, entry.is_file()) for entry in entries]
+            names = [(entry.name, entry.is_file(follow_symlinks=False)) for entry in entries]  # we make no links
     except (FileNotFoundError, NotADirectoryError):
         names = []
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        names = []  # a link to itself
     for name, is_file in names:
         if (
             is_file

@@ -82,8 +82,10 @@ class Reader:
             return []
         listed = [read_day(path, self.of) for path in days(self.root, start, end, self.of)]
         for day in listed:
+            if day.path.is_symlink():
+                self._tell_once(day.path, "is a link: what is in it is read, and neither merged nor removed")
             for name in day.strange:
-                self._tell_strange(day.path / name)
+                self._tell_once(day.path / name, "is not a file of the store; it is passed over")
         span = None if entities is None else (min(entities), max(entities))
         files = [path for path in live_files(listed, start, end, span) if path.name not in self.damaged]
         if seconds is not None and len(seconds) < 1000:
@@ -93,10 +95,10 @@ class Reader:
             files = [path for path in files if (file := parse(path.name)) and _touches(file, hours)]
         return files
 
-    def _tell_strange(self, path: Path) -> None:
+    def _tell_once(self, path: Path, what: str) -> None:
         if path.name not in self.strange:
             self.strange.add(path.name)
-            logger.warning("%s is not a file of the store; it is passed over", path)
+            logger.warning("%s %s", path, what)
 
 
 def _touches(file: File, hours: Sequence[int]) -> bool:

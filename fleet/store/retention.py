@@ -1,7 +1,7 @@
 """How long rows stay, by age and by room. Raw rows go only once their roll-ups are made, unless there is no room for those.
 
 Where a limit of bytes is given and too much is there, the oldest raw hours go first, then the oldest roll-ups, the finest first.
-Files that are not the store's are not counted and stay where they are.
+Files that are not the store's are not counted and stay where they are; no link is followed.
 """
 
 import errno
@@ -17,7 +17,20 @@ from typing import TYPE_CHECKING, Final
 
 from fleet.store import disk
 from fleet.store.columns import MAX_KEY
-from fleet.store.layout import DAMAGED, HOUR_S, RAW, RESOLUTIONS, ROLLED, TRASH, Hour, Resolution, day_of, days, parse, read_day
+from fleet.store.layout import (
+    DAMAGED,
+    HOUR_S,
+    RAW,
+    RESOLUTIONS,
+    ROLLED,
+    TRASH,
+    Hour,
+    Resolution,
+    day_of,
+    own_days,
+    parse,
+    read_day,
+)
 from fleet.store.series import StoreError
 from wire.metrics import Scope
 
@@ -78,7 +91,7 @@ def _whole(engine: "ParquetSeries", before: Mapping[int, int], refused: list[OSE
 
 def _days(engine: "ParquetSeries", scope: Scope, of: Resolution, end: int, refused: list[OSError]) -> list[Path]:
     try:
-        return days(engine.folder(scope, of), 0, end, of)
+        return own_days(engine.folder(scope, of), end, of)
     except OSError as error:
         refused.append(error)
         return []
@@ -197,7 +210,7 @@ def _unlink(engine: "ParquetSeries", scope: Scope, path: Path, hour: int | None,
             names += [file.name for file in one.files]
     names += [
         entry.name
-        for entry in path.iterdir()
+        for entry in _files(path)
         if entry.name.endswith(DAMAGED)
         and (file := parse(entry.name.removesuffix(DAMAGED))) is not None
         and hour in (None, file.t0 // of.part_s)
@@ -215,11 +228,16 @@ def _stamp(hour: int) -> str:
 def _used(path: Path) -> int:
     """Bytes of our own files in one directory; what is half made, or not ours, is not counted."""
     try:
-        with os.scandir(path) as entries:
-            names = [entry.name for entry in entries if parse(entry.name.removesuffix(DAMAGED)) is not None]
+        names = [entry.name for entry in _files(path) if parse(entry.name.removesuffix(DAMAGED)) is not None]
     except (FileNotFoundError, NotADirectoryError):
         return 0
     return sum(_size(path / name) for name in names)
+
+
+def _files(path: Path) -> list["os.DirEntry[str]"]:
+    """What lies in a directory and is neither a link nor a directory itself."""
+    with os.scandir(path) as entries:
+        return [entry for entry in entries if entry.is_file(follow_symlinks=False)]
 
 
 def _size(path: Path) -> int:
