@@ -5,11 +5,14 @@ Every read says what it is `about`: docs/reference/settings.md is generated from
 
 import difflib
 import os
+import re
 from collections.abc import Collection, Mapping
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+_NO_HOST = re.compile(r"""[\s<>"{}|\\^`]""")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # of which urlsplit drops some in silence
 _asked: set[str] = set()
 """Every variable that was read, set or not."""
 
@@ -46,7 +49,21 @@ def url(name: str, default: str, schemes: Collection[str], *, about: str) -> str
         ) from None
     if parts.scheme not in schemes or not (parts.path if parts.scheme == "unix" else parts.hostname):
         raise SettingError(f"{name} is no URL that can be used: give one such as {' or '.join(f'{one}://…' for one in schemes)}.")
+    if not names_host(value):
+        raise SettingError(
+            f"{name} is no URL that can be used: it has a control character, or a server whose name has blanks or other signs that none has."
+        )
     return value
+
+
+def names_host(url: str) -> bool:
+    """False for a URL with control characters, or with a host that can be none; one without a host has nothing wrong with it."""
+    host = urlsplit(url).hostname or ""
+    try:
+        host.encode("idna")  # as whoever looks it up does
+    except UnicodeError:
+        return False
+    return not _NO_HOST.search(host) and not _CONTROL.search(url)
 
 
 def refuse_unknown(prefix: str, others: Collection[str], elsewhere: tuple[str, ...] = ()) -> None:

@@ -11,6 +11,9 @@ from django.conf import settings
 from fleet.store.endpoint import Access, basic
 from fleet.store.series import StoreError
 
+_NO_HOST: Final = re.compile(r"""[\s<>"{}|\\^`]""")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+"""Of which urlsplit drops some in silence."""
 _HEADER: Final = re.compile(r"([A-Za-z0-9-]{1,100}): ?([^\r\n]{1,4000})")
 
 
@@ -47,12 +50,17 @@ def mistakes(prefix: str) -> Iterator[str]:
 
 
 def is_url(url: str) -> bool:
-    """True for an address of a server."""
+    """True for an address of a server, with a host that can be one."""
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        host = parts.hostname or ""
+        host.encode("idna")  # as whoever looks it up does
+        port = parts.port or 1
     except ValueError:
         return False
+    return (
+        parts.scheme in ("http", "https") and bool(host) and port > 0 and not _NO_HOST.search(host) and not _CONTROL.search(url)
+    )
 
 
 def _of(prefix: str, name: str) -> str:

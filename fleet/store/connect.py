@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from fleet.store import access as accesses
+from fleet.store import selector
 from fleet.store.endpoint import Access, Endpoint
 from fleet.store.series import StoreError
 
@@ -24,7 +25,6 @@ PATIENCE_S: Final = 2.0
 """Of one who asks whether the server is there."""
 _FLEET: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _LABEL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_MATCHERS: Final = re.compile(r'(\s*[A-Za-z_]\w*\s*(=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*(,|$))*')
 
 
 def connect(patience_s: float | None = None) -> "PrometheusSeries | VictoriaSeries":
@@ -80,8 +80,8 @@ def mistakes() -> Iterator[str]:
     yield from accesses.mistakes("FETTLE_STORE")
     if not _FLEET.fullmatch(settings.FETTLE_STORE_FLEET):
         yield f"FETTLE_STORE_FLEET={settings.FETTLE_STORE_FLEET!r} is no label; use letters, digits, dots, dashes and underscores."
-    if not _MATCHERS.fullmatch(settings.FETTLE_STORE_SELECTOR):
-        yield f'FETTLE_STORE_SELECTOR={settings.FETTLE_STORE_SELECTOR!r} is no list of matchers; write them as job="dcgm",cluster=~"a|b".'
+    if wrong := selector.mistake(settings.FETTLE_STORE_SELECTOR):
+        yield f"FETTLE_STORE_SELECTOR={settings.FETTLE_STORE_SELECTOR!r} {wrong}."
     if settings.FETTLE_STORE_CLUSTER_LABEL and not _LABEL.fullmatch(settings.FETTLE_STORE_CLUSTER_LABEL):
         yield f"FETTLE_STORE_CLUSTER_LABEL={settings.FETTLE_STORE_CLUSTER_LABEL!r} is no name of a label; write one such as cluster."
 

@@ -68,7 +68,18 @@ def test_it_takes_one_of_the_words_that_may_stand_there(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "text", ["foo", "http://", "ftp://host", "//host", "unix://", "http://host:port", "http://[::1", "http://me:s3cr/et@x"]
+    "text",
+    [
+        *("foo", "http://", "ftp://host", "//host", "unix://", "http://host:port", "http://[::1", "http://me:s3cr/et@x"),
+        *(
+            "http://ho st:80",
+            "http://me:s3cret@ho\tst",
+            "http://host/\n",
+            "http://ho<st",
+            "http://host..x",
+            f"http://{'host' * 16}",
+        ),
+    ],
 )
 def test_it_refuses_what_is_no_url_and_does_not_show_it(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """A URL may hold a password."""
@@ -80,7 +91,9 @@ def test_it_refuses_what_is_no_url_and_does_not_show_it(monkeypatch: pytest.Monk
     assert "s3cr" not in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["http://h", "http://user:word@[::1]:80/x", "unix:///run/x.sock"])
+@pytest.mark.parametrize(
+    "text", ["http://h", "http://user:word@[::1]:80/x", "unix:///run/x.sock", "http://my_h.", "http://bücher.example"]
+)
 def test_it_takes_a_url(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """As it is written."""
     monkeypatch.setenv("FETTLE_X", text)

@@ -70,12 +70,19 @@ def test_a_victoriametrics_that_drops_samples_is_not_ready(victoria: Settings, t
     [
         ("FETTLE_STORE_WRITE_URL", "vminsert:8480", "FETTLE_STORE_WRITE_URL is no address"),
         ("FETTLE_STORE_STATUS_URLS", ["http://a:1/metrics", "http://b:x"], "FETTLE_STORE_STATUS_URLS is no address"),
+        ("FETTLE_STORE_URL", "http://a b:80", "FETTLE_STORE_URL is no address"),
+        ("FETTLE_STORE_URL", "http://a\tb:80", "FETTLE_STORE_URL is no address"),
+        ("FETTLE_STORE_WRITE_URL", "http://a:1/x\n", "FETTLE_STORE_WRITE_URL is no address"),
+        ("FETTLE_STORE_STATUS_URLS", ["http://a:1/metrics", "http://a\u00a0b:1"], "FETTLE_STORE_STATUS_URLS is no address"),
+        ("FETTLE_STORE_STATUS_URLS", ["http://a..b:1"], "FETTLE_STORE_STATUS_URLS is no address"),
         ("FETTLE_STORE_USER", "ann", "belong together"),
         ("FETTLE_STORE_TOKEN_FILE", "/nonexistent/token", "No such file"),
         ("FETTLE_STORE_CA_FILE", "/etc/hostname", "no certificate"),
         ("FETTLE_STORE_HEADERS", ["X-Scope-OrgID"], "no header"),
         ("FETTLE_STORE_FLEET", 'a"b', "no label"),
         ("FETTLE_STORE_SELECTOR", "job", "no list of matchers"),
+        ("FETTLE_STORE_SELECTOR", 'job=~"("', "no regular expression: missing"),
+        ("FETTLE_STORE_SELECTOR", 'job="a",cluster!~"[a"', "no regular expression: unterminated"),
     ],
 )
 def test_check_says_which_setting_is_wrong(victoria: Settings, name: str, value: object, word: str) -> None:

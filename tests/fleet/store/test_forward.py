@@ -217,6 +217,7 @@ def test_credentials_come_from_files(settings: Settings, receiver: WriteReceiver
     ("name", "value", "word"),
     [
         ("URL", "prometheus:9090", "FETTLE_FORWARD_URL is no address"),
+        ("URL", "http://prom etheus:9090/api/v1/write", "FETTLE_FORWARD_URL is no address"),
         ("METRICS", ["gpu.watts"], "'gpu.watts' names no metric"),
         ("USER", "ann", "FETTLE_FORWARD_USER and FETTLE_FORWARD_PASSWORD_FILE belong together"),
         ("TOKEN_FILE", "/nonexistent/token", "FETTLE_FORWARD_TOKEN_FILE=/nonexistent/token cannot be read"),
