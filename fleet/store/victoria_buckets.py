@@ -1,6 +1,7 @@
 """Buckets that VictoriaMetrics makes itself, for spans of which the rows would be too many to send."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import polars as pl
 
@@ -9,8 +10,11 @@ from fleet.store.columns import Table
 from fleet.store.endpoint import Endpoint
 from fleet.store.victoria_rows import ROW, selectors
 
-LAST_MS = 0.001
+LAST_MS: Final = 0.001
 """A rollup looks back from its own time, both counted in whole ms: at the last one of a bucket it sees that bucket alone."""
+
+NEWEST: Final = "max(last_over_time($) if (tlast_over_time($) == on() group_left() max(tlast_over_time($))))"
+"""The last sample of all series together: a GPU that got other labels has several, of which not the highest counts."""
 
 
 def buckets(
@@ -29,7 +33,7 @@ def buckets(
     frame = ask("sum(count_over_time($))", ROW).select("ts").unique().sort("ts")
     for name in metrics:
         column = table.columns[name]
-        mean = "max(last_over_time($))" if column.keeps_last else "sum(sum_over_time($)) / sum(count_over_time($))"
+        mean = NEWEST if column.keeps_last else "sum(sum_over_time($)) / sum(count_over_time($))"
         for what, template in ((name, mean), (f"{name}_min", "min(min_over_time($))"), (f"{name}_max", "max(max_over_time($))")):
             exact = column.keeps_last or what != name
             kind = column.read if exact else pl.Float64

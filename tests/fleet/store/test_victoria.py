@@ -148,6 +148,29 @@ def test_the_servers_buckets_are_those_of_the_rows() -> None:
     assert full[0].equals(full[1])
 
 
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_in_a_bucket_of_two_names_the_newer_one_has_the_last_value(names: tuple[str, str]) -> None:
+    """A host that was renamed while it was down: its counters began anew, and its states are those of after it."""
+    server = Endpoint(shared_victoria(), Access(), "VictoriaMetrics")
+    now = [names[0]]
+    store = VictoriaSeries(
+        server, server, Flushed(server), f"renamed-{names[0]}", lambda scope, ids: {one: {"Hostname": now[0]} for one in ids}
+    )
+    memory = MemorySeries()
+    wanted = ["energy_j_total", "pstate", "sm_active"]
+    for part, name in enumerate(names):
+        now[0] = name
+        times = range(T + part * 1000, T + part * 1000 + 900, 10)
+        values = {"energy_j_total": [1e6 / (part * 1e5 + 1) + ts - T for ts in times], "pstate": 8 - 8 * part, "sm_active": 0.5}
+        for one in (store, memory):
+            one.write("gpu", pl.DataFrame({"entity": 1, "ts": times, **values}))
+    told, held = (one.series("gpu", 1, wanted, T, T + RAW_S + 7200, 3600) for one in (store, memory))
+
+    assert told.rows() == held.rows()
+    assert told["pstate"].to_list() == [0]
+    assert store.series("gpu", 1, wanted, T, T + 3600, 3600).equals(held)
+
+
 # When it cannot
 
 
