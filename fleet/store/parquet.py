@@ -106,8 +106,15 @@ class ParquetSeries:
 
     def _series(self, table: Table, entity: int, names: list[str], start: int, end: int, step_s: int, full: bool) -> pl.DataFrame:
         scope = table.scope
+
+        def count(of: Resolution, hours: Sequence[int]) -> dict[int, int]:
+            weight = pl.len() if of is RAW else pl.col("n").sum()
+            names = [*table.keys] if of is RAW else [*table.keys, "n"]
+            rows = self.readers[scope][of].rows(hours[0] * HOUR_S, (hours[-1] + 1) * HOUR_S, [entity], names, hours)
+            return dict(rows.group_by(pl.col("ts") // HOUR_S).agg(weight.alias("n")).select("ts", "n").iter_rows())
+
         try:
-            found = plan(self.readers[scope], entity, start, end, step_s) if start < end else {}
+            found = plan(self.readers[scope], entity, start, end, step_s, count) if start < end else {}
         except OSError as error:
             raise StoreError(f"{self.root} cannot be read: {error.strerror or error}.") from error
         if found.keys() <= {RAW}:

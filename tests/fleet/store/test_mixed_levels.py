@@ -74,7 +74,7 @@ def counter(start: int, end: int, first: float, every_s: int = 60) -> pl.DataFra
     times = range(start, end, every_s)
     values = [first + ts - start for ts in times]
     return pl.DataFrame(
-        {"entity": 1, "ts": times, "energy_j_total": values, "pstate": [(ts - NOON) // HOUR for ts in times]}, strict=False
+        {"entity": 1, "ts": times, "energy_j_total": values, "pstate": [(ts - NOON) // HOUR % 16 for ts in times]}, strict=False
     )
 
 
@@ -148,6 +148,26 @@ def test_hours_whose_rows_are_gone_are_followed_by_those_that_have_them(site: Si
     assert site.merging.window("gpu", day, day + DAY).is_empty()
     for step_s in (60, 600, HOUR, 5 * HOUR, 7 * DAY):
         site.agree(step_s, day, day + 2 * DAY)
+
+
+@pytest.mark.parametrize("settles", [False, True])
+def test_a_straggler_does_not_hide_the_hour_whose_rows_are_gone(site: Site, settles: bool) -> None:
+    """It comes days late: neither at once, nor once it is rolled up itself, nor where the span cuts its hour, it stands for all of it."""
+    day = NOON // DAY * DAY
+    site.write(counter(day, day + 4 * HOUR, 1000, every_s=20))
+    site.settle(day + 6 * HOUR)
+    site.merging.prune({1: day + DAY})
+    before = {step_s: site.told(step_s, day, day + DAY)[0] for step_s in (60, HOUR, DAY)}
+    cut = site.told(600, day + HOUR + 313, day + 3 * HOUR - 313)[0]
+    site.now = day + 3 * DAY
+    site.write(pl.DataFrame({"entity": [1], "ts": [day + 2 * HOUR + 7], "energy_j_total": [1.0], "pstate": [7]}))
+    if settles:
+        site.settle(site.now + 2 * HOUR)
+
+    assert site.merging.window("gpu", day, day + DAY).height == 1
+    for step_s, known in before.items():
+        assert site.told(step_s, day, day + DAY)[0].drop("ts").equals(known.drop("ts")), step_s
+    assert site.told(600, day + HOUR + 313, day + 3 * HOUR - 313)[0].equals(cut)
 
 
 _flush = st.tuples(st.integers(0, HOURS - 1), st.integers(1, HOURS), st.sampled_from((1, 17, 60, 600)), st.booleans())
