@@ -111,6 +111,7 @@ class Controls:
             "spool_records": delivery.waiting,
             "spool_bytes": delivery.waiting_bytes,
             "spool_dropped": delivery.dropped,
+            "spool_unreadable": delivery.unreadable,
             "spool_write_errors": delivery.write_errors,
             **{f"{name}_s": round(max(0.0, self._until.get(name, 0.0) - now), 1) for name in COMMANDS},
             **{name: trouble or "ok" for name, trouble in getattr(self._source, "troubles", {}).items()},

@@ -129,9 +129,14 @@ def _spool(config: AgentConfig, folder: Path) -> Found:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
         return ("spool", "wrong", f"{there} is no folder", "Name another one with --spool.")
-    if not os.access(there, os.W_OK | os.X_OK):
-        return ("spool", "wrong", f"{there} may not be written by this user", "Change its owner to the agent's user.")
     try:
+        if os.statvfs(there).f_flag & os.ST_RDONLY:
+            remedy = (
+                "The kernel does so after errors of the disk: see its log, then mount it anew. Until then records wait in memory."
+            )
+            return ("spool", "wrong", f"{there} is on a file system that is read-only", remedy)
+        if not os.access(there, os.W_OK | os.X_OK):
+            return ("spool", "wrong", f"{there} may not be written by this user", "Change its owner to the agent's user.")
         size = sum(path.stat().st_size for path in folder.glob("*.spool"))
         free = shutil.disk_usage(there).free
     except OSError as error:
@@ -170,6 +175,13 @@ def _ticking(told: dict[str, Any]) -> Found:
         return ("agent", "wrong", text, "See the server below and the agent's log.")
     if dropped := told.get("spool_dropped"):
         text = f"{about}; {dropped} were dropped"
+        if told.get("spool_unreadable"):
+            return (
+                "agent",
+                "wrong",
+                text,
+                "The disk under the spool does not give back what was written: see the kernel log, and replace it.",
+            )
         return ("agent", "wrong", text, "The spool was full: give it more, or a steadier server.")
     return ("agent", "ok", f"{about}; connected to {told.get('server')}", "")
 

@@ -177,8 +177,14 @@ def _agent(page: Page, view: NodeView) -> None:
         ("records_stored_total", "counter", "Batches and events that the server has stored.", delivery.stored),
         ("spool_records", "gauge", "Batches and events that wait to be stored.", delivery.waiting),
         ("spool_bytes", "gauge", "Bytes of the spool, on disk and in memory.", delivery.waiting_bytes),
-        ("spool_dropped_total", "counter", "Batches and events lost because the spool was full.", delivery.dropped),
+        (
+            "spool_dropped_total",
+            "counter",
+            "Batches and events lost: the spool was full, or its disk did not give them back.",
+            delivery.dropped,
+        ),
         ("spool_dropped_events_total", "counter", "The events among them.", delivery.dropped_events),
+        ("spool_unreadable_total", "counter", "Those lost that the disk did not give back.", delivery.unreadable),
         ("spool_write_errors_total", "counter", "Records that the disk refused.", delivery.write_errors),
     ):
         page.add(f"fettle_agent_{name}", kind, about, words, value)

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from agents.read_back import UNREAD_S
 from agents.segment import BATCH, EVENT, Group
 
 IN_FLIGHT: Final = 256
@@ -22,6 +23,8 @@ class Lane:
         self.backlog: deque[int] = deque(group.pending(BATCH))
         self.in_flight: dict[tuple[int, int], float] = {}
         """(kind, seq): the monotonic second at which it was sent, oldest first."""
+        self.unread: dict[tuple[int, int], float] = {}
+        """Likewise those that the disk did not give back, since when."""
         self.is_welcome = False
         """The server took its hello."""
         self.hello_at = float("-inf")
@@ -50,14 +53,19 @@ class Lane:
     def put_back(self, kind: int, seq: int) -> None:
         """Send it again, where it is under way."""
         if self.in_flight.pop((kind, seq), None) is not None:
-            (self.events if kind == EVENT else self.backlog).append(seq)
+            self._wait(kind, seq)
 
     def send_again(self, now: float) -> None:
-        """Put back what got no answer until monotonic second `now`."""
-        for (kind, seq), at in list(self.in_flight.items()):
-            if now - at < UNANSWERED_S:
-                break  # in the order of sending
-            self.put_back(kind, seq)
+        """Put back what got no answer until monotonic second `now`, and what is to be asked of the disk again."""
+        for passed, seconds in ((self.in_flight, UNANSWERED_S), (self.unread, UNREAD_S)):
+            for key, at in list(passed.items()):
+                if now - at < seconds:
+                    break  # in the order of sending
+                del passed[key]
+                self._wait(*key)
+
+    def _wait(self, kind: int, seq: int) -> None:
+        (self.events if kind == EVENT else self.backlog).append(seq)
 
     def forget_settled(self, kind: int) -> None:
         """Records that the spool has settled are under way no more."""

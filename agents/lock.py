@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-"""What a disk without space says. It passes: the agent does without what it would have written."""
+PASSING: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""What a disk says that is full, or has errors, after which it is mounted read-only. It passes: the agent does without what it would have written."""
 
 
 class HeldError(Exception):
@@ -67,25 +67,29 @@ def places(own: Path | None, spool: Path | None) -> tuple[Path, ...]:
 def folder(own: Path | None, spool: Path | None) -> Path | None:
     """The first of `places` that this user may write to, made where it is missing; None where there is none.
 
-    OSError where `own` cannot be made because the disk is full.
+    OSError where `own` cannot be made or written because the disk is full or read-only.
     """
     for place in places(own, spool):
         try:
             if _usable(place, parents=place in (own, spool), is_public=place != spool):
                 return place
         except OSError as error:
-            if place == own and error.errno in FULL:
+            if place == own and error.errno in PASSING:
                 raise
     return None
 
 
 def _usable(place: Path, *, parents: bool = True, is_public: bool) -> bool:
-    """True for a folder that this user may write to, made where it is missing; OSError where it cannot be made."""
+    """True for a folder that this user may write to, made where it is missing; OSError where it cannot be made or is read-only."""
     if not place.exists():
         place.mkdir(parents=parents, mode=0o700)
         if is_public:
             place.chmod(0o755)  # whatever the umask says: scripts of other users report there
-    return os.access(place, os.W_OK | os.X_OK)
+    if os.access(place, os.W_OK | os.X_OK):
+        return True
+    if os.statvfs(place).f_flag & os.ST_RDONLY:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(place))
+    return False
 
 
 def stem(server: str, node: str) -> str:

@@ -68,7 +68,7 @@ class NodeLoop:
         self._engines = ToldEngines(clock.monotonic)
         self._gpu_labels = ToldGpuLabels()
         self._slow = ToldSlow(clock.monotonic)
-        self._drops_told = self._events_told = 0
+        self._drops_told = self._events_told = self._unreadable_told = 0
         self._drops_at = -math.inf
         self._recent: dict[tuple[str, str | None, int | None], list[float]] = {}  # first told at, repeats since
         self._untold: list[tuple[DeviceEvent, float]] = []
@@ -87,6 +87,7 @@ class NodeLoop:
             waiting_bytes=spool.size_bytes,
             dropped=spool.dropped,
             dropped_events=spool.dropped_events,
+            unreadable=spool.unreadable,
             write_errors=spool.write_errors,
         )
 
@@ -125,7 +126,10 @@ class NodeLoop:
         now = self._clock.monotonic()
         if self.spool.dropped > self._drops_told and now - self._drops_at >= DROPS_S:
             lost, self._drops_told, self._drops_at = self.spool.dropped - self._drops_told, self.spool.dropped, now
-            text = f"The spool was full: the {lost} oldest records were dropped before the server could store them."
+            unread, self._unreadable_told = self.spool.unreadable - self._unreadable_told, self.spool.unreadable
+            text = f"The disk did not give back {unread} records of the spool, which are lost." if unread else ""
+            if lost > unread:
+                text = f"The spool was full: the {lost - unread} oldest records were dropped before the server could store them. {text}".rstrip()
             if events := self.spool.dropped_events - self._events_told:
                 self._events_told = self.spool.dropped_events
                 text += f" {events} of them were events."

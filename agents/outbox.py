@@ -2,11 +2,12 @@
 
 import logging
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from agents.segment import BATCH, EVENT, Group
 from agents.spool import Spool
-from wire.codec import decode_from_agent, encode_text
+from wire.codec import MAX_FRAME_BYTES, WireError, decode_from_agent, encode_text
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +27,19 @@ class Outbox:
         self._as_text = as_text
 
     def frame(self, group: Group, kind: int, seq: int) -> bytes | str | None:
-        """The frame to send; None when the record is gone."""
+        """The frame to send; None when the record is gone, or cannot be read back now, or no server can take it."""
         payload = self.spool.payload(group, kind, seq)
         if payload is None:
             return None
-        return encode_text(decode_from_agent(payload)) if self._as_text else payload
+        try:
+            frame = encode_text(decode_from_agent(payload)) if self._as_text else payload
+        except WireError as error:
+            self.refuse(group, kind, seq, error.code)
+            return None
+        if len(frame) > MAX_FRAME_BYTES:
+            self.refuse(group, kind, seq, "too_large")
+            return None
+        return frame
 
     def settle(self, group: Group, kind: int, ranges: list[tuple[int, int]]) -> None:
         """The server stored these."""
@@ -48,6 +57,13 @@ class Outbox:
                     plain(code),
                     CLOCK if code == "bad_time" else "",
                 )
+
+    def refuse_largest(self, sent: Iterable[tuple[Group, int, int]]) -> None:
+        """The server closed over the size of a frame: it can only be the largest of those under way."""
+        sizes = [(len(self.frame(*one) or b""), one[0].hello.boot, *one[1:], one[0]) for one in sent]
+        if sizes:
+            _, _, kind, seq, group = max(sizes, key=lambda one: one[:4])
+            self.refuse(group, kind, seq, "too_large")
 
     def refuse_all(self, group: Group, code: str) -> None:
         """The server will never take any record of this group."""

@@ -46,8 +46,10 @@ def hold(config: AgentConfig, server: str) -> Held:
         return Held(lock.hold(folder / f"{stem}.lock", what), folder / f"{stem}.sock")
     except OSError as error:
         place = folder or config.run_dir
-        if error.errno in lock.FULL:
-            log.warning("%s is full: the agent runs without its lock and its control socket until its next start.", place)
+        if error.errno in lock.PASSING:
+            log.warning(
+                "%s: %s: the agent runs without its lock and its control socket until its next start.", place, error.strerror
+            )
             return Held()
         raise ConfigError(f"{place}: {stem}.lock cannot be used: {error.strerror or error}.") from None
 

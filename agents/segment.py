@@ -26,6 +26,9 @@ _MAGIC: Final = b"Fs"
 _HEADER: Final = struct.Struct("<2sBxIQI")
 HEADER_BYTES: Final = _HEADER.size
 _MAX_RECORD: Final = 4 << 20
+_BLOCK: Final = 4096
+_BAD_BLOCKS: Final = 64
+"""Of one file. A disk may take seconds for each, and the agent shall start meanwhile."""
 
 
 class Segment:
@@ -46,8 +49,8 @@ class Segment:
 
     @classmethod
     def open(cls, path: Path) -> "Segment":
-        """The file that an earlier run left."""
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        """The file that an earlier run left; what lies there in its place holds nobody up."""
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         return cls(path, fd, os.fstat(fd).st_size)
 
     @property
@@ -76,6 +79,31 @@ class Segment:
         payload = os.pread(self._fd, length, offset + HEADER_BYTES)
         return payload if _checked(header, payload) == (kind, seq) else None
 
+    def content(self) -> bytes:
+        """All of it, with zeros in place of blocks that the disk does not give back; OSError where that is the whole file, or too much."""
+        try:
+            return self._block(0, self.size)
+        except OSError:
+            blocks, bad = [], 0
+            for offset in range(0, self.size, _BLOCK):
+                length = min(_BLOCK, self.size - offset)
+                try:
+                    blocks.append(self._block(offset, length))
+                except OSError:
+                    bad += 1
+                    if bad > _BAD_BLOCKS:
+                        raise
+                    blocks.append(b"\0" * length)
+            if bad == len(blocks):
+                raise
+            return b"".join(blocks)
+
+    def _block(self, offset: int, length: int) -> bytes:
+        found = os.pread(self._fd, length, offset)
+        while len(found) < length and (more := os.pread(self._fd, length - len(found), offset + len(found))):
+            found += more
+        return found
+
     def sync(self) -> None:
         """Return when all of it is on the disk."""
         os.fdatasync(self._fd)
@@ -94,7 +122,10 @@ class Segment:
     def remove(self) -> None:
         """Close and delete the file."""
         os.close(self._fd)
-        self.path.unlink(missing_ok=True)
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("%s cannot be deleted: %s. What was in it may be sent again after the next start.", self.path, error)
 
 
 Place: TypeAlias = tuple[Segment, int, int]

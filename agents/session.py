@@ -20,7 +20,7 @@ from agents.clock import Clock
 from agents.lane import Lane
 from agents.outbox import Outbox, plain
 from agents.segment import BATCH, EVENT, Group
-from wire.codec import MAX_FRAME_BYTES, decode_from_server, encode_text
+from wire.codec import decode_from_server, encode_text
 from wire.messages import Ack, Command, Error, Refused, Welcome
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Session:
                     task.result()
         except ConnectionClosed as error:
             if error.rcvd is not None and error.rcvd.code == _CLOSE_TOO_BIG:
-                self._drop_largest()
+                self._outbox.refuse_largest((lane.group, *key) for lane in self._lanes() for key in lane.in_flight)
             raise
         finally:
             for task in (reader, writer):
@@ -154,10 +154,9 @@ class Session:
 
     async def _send_earlier(self, allowance: float, now: float) -> float:
         """A share of what earlier hellos left behind, one hello after the other."""
-        lane = self._earlier
-        if lane is not None and lane.group.is_empty:
-            lane = self._earlier = None
-        if lane is None:
+        if self._earlier is not None and self._earlier.group.is_empty:
+            self._earlier = None
+        if (lane := self._earlier) is None:
             waiting = self._outbox.spool.earlier()
             if waiting and self._hellos >= HELLOS:
                 self._stopped = True  # a server need not remember more: go on over a new connection
@@ -176,9 +175,8 @@ class Session:
             return
         frame = self._outbox.frame(lane.group, kind, seq)
         if frame is None:
-            return
-        if len(frame) > MAX_FRAME_BYTES:
-            self._outbox.refuse(lane.group, kind, seq, "too_large")
+            if seq in lane.group.places[kind]:
+                lane.unread[kind, seq] = self._clock.monotonic()  # the others go on meanwhile
             return
         lane.in_flight[kind, seq] = self._clock.monotonic()
         await self._socket.send(frame)
@@ -285,14 +283,3 @@ class Session:
     def _offer_again(self, lane: Lane, seq: int) -> None:
         lane.events.append(seq)
         self._wake.set()
-
-    def _drop_largest(self) -> None:
-        """The server closed over the size of a frame: it can only be the largest of those under way."""
-        sizes = [
-            (len(self._outbox.frame(lane.group, kind, seq) or b""), lane.group.hello.boot, kind, seq, lane)
-            for lane in self._lanes()
-            for kind, seq in lane.in_flight
-        ]
-        if sizes:
-            _, _, kind, seq, lane = max(sizes, key=lambda one: one[:4])
-            self._outbox.refuse(lane.group, kind, seq, "too_large")

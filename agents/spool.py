@@ -5,7 +5,7 @@ its batches were made, so that a later run of the agent can still deliver them. 
 record too. A torn tail or a damaged record loses itself alone. When the bound is reached the oldest batches are dropped
 and counted; events move on to the newest segment, and go only when no batch is left to go in their place. While the disk
 refuses, records wait in memory, bounded in the same way, and are written as soon as it takes some again; a full disk does not
-keep the agent from starting.
+keep the agent from starting, nor does one that is read-only for a while, as file systems are after errors of their disk.
 
 Survives the death of the process at any instant. After a loss of power the last seconds may be missing; events are
 synced to the disk before they count as kept.
@@ -18,9 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from agents import lock
+from agents.read_back import LostError, ReadBack
 from agents.segment import BATCH, EVENT, HELLO, SETTLED, Group, Place, Segment, pack_settled
 from agents.segment_files import SegmentFiles
-from agents.spool_recovery import recover
+from agents.seq_ranges import inside
+from agents.spool_recovery import SpoolError as SpoolError
+from agents.spool_recovery import SpoolHeldError as SpoolHeldError
+from agents.spool_recovery import take
 from wire.codec import encode
 from wire.messages import Hello
 
@@ -30,22 +34,16 @@ MEMORY_BYTES: Final = 8 << 20
 """How much waits in memory where there is no disk."""
 
 
-class SpoolError(Exception):
-    """The spool's directory cannot be used; the message says why."""
-
-
-class SpoolHeldError(SpoolError):
-    """Another agent uses the directory; the message names its pid."""
-
-
 class Spool:
     """Records until they are settled. `directory` None: in memory alone, lost when the process ends."""
 
     def __init__(self, directory: Path | None = None, max_bytes: int = 64_000_000) -> None:
         self.dropped = 0
-        """Batches and events lost because the bound was reached."""
+        """Batches and events lost: the bound was reached, or the disk did not give them back."""
         self.dropped_events = 0
         """The events among them."""
+        self.unreadable = 0
+        """Those among all of them that the disk did not give back."""
         self.write_errors = 0
         """Records that the disk refused."""
         self.damaged = 0
@@ -56,6 +54,7 @@ class Spool:
         self._groups: dict[bytes, Group] = {}
         self._current: Group | None = None
         self._current_hello = b""
+        self._read_back = ReadBack()
         self._in_memory = 0
         self._failing = False
         self._lock_fd: int | None = None
@@ -101,30 +100,33 @@ class Spool:
         self._bound_disk()
 
     def payload(self, group: Group, kind: int, seq: int) -> bytes | None:
-        """The bytes of one pending record; None when it was settled or dropped meanwhile, or cannot be read back."""
+        """The bytes of one pending record; None when it was settled or dropped meanwhile, or cannot be read back.
+
+        One that is pending afterwards the disk does not give back now; the next one to be asked for it may have it, or gives it up.
+        """
         place = group.places[kind].get(seq)
         if place is None or isinstance(place, bytes):
             return place
-        segment, offset, length = place
         try:
-            payload = segment.read(kind, seq, offset, length)
-        except OSError as error:
-            log.warning("The spool %s cannot be read back: %s", segment.path, error)
-            return None
-        if payload is None:
+            return self._read_back.read(group, kind, seq, place)
+        except LostError as error:
             self._forget(group, kind, seq)
-            self.damaged += 1
-        return payload
+            self.dropped += 1
+            self.dropped_events += kind == EVENT
+            self.unreadable += 1
+            if self.unreadable == 1:
+                log.warning(
+                    "A record of %s cannot be read back; it and those like it are dropped and counted: %s", place[0].path, error
+                )
+            return None
 
     def settle(self, group: Group, kind: int, ranges: Iterable[tuple[int, int]]) -> int:
         """Forget the records in these inclusive ranges; how many there were."""
         places, count = group.places[kind], 0
-        for low, high in ranges:
-            seqs = range(low, high + 1) if high - low < len(places) else [seq for seq in places if low <= seq <= high]
-            found = [seq for seq in seqs if seq in places]
+        for found in list(inside(places, ranges)):
             if any(not isinstance(places[seq], bytes) for seq in found):
                 # no further than what is there: a later record of the range is not settled by this
-                self._write(SETTLED, 0, pack_settled(group.hello.boot, kind, low, max(found)))
+                self._write(SETTLED, 0, pack_settled(group.hello.boot, kind, found[0], found[-1]))
             for seq in found:
                 self._forget(group, kind, seq)
             count += len(found)
@@ -161,7 +163,7 @@ class Spool:
             segment = self._files.open_under(self._current_hello)
             offset = segment.size
             self._files.put(segment, kind, seq, payload)
-        except (OSError, lock.HeldError) as error:
+        except (OSError, SpoolHeldError) as error:
             self.write_errors += 1
             self._say_failing(error)
             return None
@@ -195,6 +197,7 @@ class Spool:
 
     def _forget(self, group: Group, kind: int, seq: int) -> None:
         place = group.places[kind].pop(seq, None)
+        self._read_back.forget(group, kind, seq)
         if isinstance(place, bytes):
             self._in_memory -= len(place)
         elif place is not None:
@@ -213,6 +216,7 @@ class Spool:
                 log.warning("The spool is full: its %d oldest records were dropped (%d so far).", lost, self.dropped)
             for group, kind, seq in segment.records:
                 group.places[kind].pop(seq, None)
+                self._read_back.forget(group, kind, seq)
             segment.records.clear()
             self._files.remove(segment)
 
@@ -278,18 +282,14 @@ class Spool:
     def _open(self, directory: Path) -> None:
         try:
             self._take(directory)
-        except lock.HeldError as error:
-            raise SpoolHeldError(str(error)) from None
         except OSError as error:
-            if error.errno not in lock.FULL:
+            if error.errno not in lock.PASSING:
                 raise SpoolError(f"the spool {directory} cannot be used: {error.strerror or error}.") from None
             self._say_failing(error)
 
     def _take(self, directory: Path) -> None:
         """Make the directory and lock it, and go on with what an earlier run left in it; OSError where the disk refuses."""
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock_fd = lock.hold(directory / "lock", f"uses the spool {directory}: stop it, or give this one its own directory.")
-        found = recover(directory)
+        self._lock_fd, found = take(directory)
         self._files.take(found.segments, found.number)
         self._groups = found.groups | self._groups
         self.damaged = found.damaged

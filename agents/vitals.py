@@ -53,6 +53,7 @@ class Delivery(NamedTuple):
     waiting_bytes: int = 0
     dropped: int = 0
     dropped_events: int = 0
+    unreadable: int = 0  # among those dropped
     write_errors: int = 0
 
 

@@ -254,6 +254,22 @@ async def test_a_tick_that_fails_is_not_the_end() -> None:
     assert [batch.seq for batch in batches(spool)] == [0, 1]
 
 
+async def test_records_that_the_disk_did_not_give_back_are_told_as_that() -> None:
+    """A spool that is not full needs no more room."""
+    spool, clock = Spool(), Hand()
+    node = NodeLoop("n", Given(), spool, None, clock)
+    await node.tick(1.0)
+    spool.dropped = spool.unreadable = 3
+    await node.tick(2.0)
+    spool.dropped, spool.dropped_events, clock.mono = 8, 2, 100.0
+    await node.tick(3.0)
+
+    assert [event.text for event in events(spool)] == [
+        "The disk did not give back 3 records of the spool, which are lost.",
+        "The spool was full: the 5 oldest records were dropped before the server could store them. 2 of them were events.",
+    ]
+
+
 async def test_dropped_records_are_told_of_and_not_every_second() -> None:
     """The server learns that there is a hole, and how large it is."""
     spool, clock = Spool(None, 1 << 12), Hand()

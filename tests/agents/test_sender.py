@@ -2,18 +2,20 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
+import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents import read_back, session
 from agents import sender as sending
-from agents import session
 from agents.clock import RealClock
-from agents.segment import BATCH, EVENT
+from agents.segment import BATCH, EVENT, Group
 from agents.sender import Sender
 from agents.spool import Spool
 from tests.agents.server import TOKEN, Server, error, refuse, running, until
@@ -316,6 +318,81 @@ async def test_frames_that_are_no_message_do_not_end_the_agent() -> None:
         await until(lambda: server.connections == 2)
         one.batch()
         await until(lambda: one.spool.current.is_empty)
+
+
+def given_back(spool: Spool, group: Group, seq: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """A disk that has errors where this batch lies, until it is told otherwise; asked again soon, in place of after half a minute."""
+    monkeypatch.setattr(read_back, "UNREAD_S", 0.05)
+    monkeypatch.setattr("agents.lane.UNREAD_S", 0.05)
+    place = group.places[BATCH][seq]
+    assert isinstance(place, tuple)
+    file, begin, state = place[0].path.stat().st_ino, place[1], {"good": False}
+    real = os.pread
+
+    def read(fd: int, length: int, offset: int) -> bytes:
+        if not state["good"] and os.fstat(fd).st_ino == file and offset <= begin < offset + length:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(fd, length, offset)
+
+    monkeypatch.setattr(os, "pread", read)
+    return lambda good: state.update(good=good)
+
+
+@pytest.mark.parametrize("boot", ["old0", "old1", "new"])
+async def test_a_record_that_the_disk_does_not_give_back_is_lost_alone(
+    tmp_path: Path, boot: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All others arrive, those of later runs too; it is counted and said once, and absences are told again."""
+    spool = Spool(tmp_path)
+    for earlier in ("old0", "old1"):
+        one = Agent(spool, "ws://127.0.0.1:1/", boot=earlier)
+        for _ in range(5):
+            one.batch()
+    async with running() as server, agent(spool, server.url, boot="new") as one:
+        one.batch()
+        group = next(group for group in (spool.current, *spool.earlier()) if group.hello.boot == boot)
+        given_back(spool, group, 0, monkeypatch)
+        for _ in range(4):
+            one.batch()
+        await until(lambda: not spool.waiting, 20)
+
+        arrived = sorted((batch.boot, batch.seq) for batch in server.batches)
+        assert arrived == [(run, seq) for run in ("new", "old0", "old1") for seq in range(5) if (run, seq) != (boot, 0)]
+        assert (spool.dropped, spool.unreadable, server.connections) == (1, 1, 1)
+        assert one.sender.lost_some()
+        assert len([one for one in caplog.messages if "cannot be read back" in one]) == 1
+    spool.close()
+
+
+async def test_a_record_that_the_disk_gives_back_later_is_sent_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk may be slow to mend itself, or a cable be put right."""
+    spool = Spool(tmp_path)
+    old = Agent(spool, "ws://127.0.0.1:1/", boot="old")
+    for _ in range(3):
+        old.batch()
+    mend = given_back(spool, spool.current, 1, monkeypatch)
+    monkeypatch.setattr(read_back, "UNREAD_S", 1000.0)
+    async with running() as server, agent(spool, server.url, boot="new"):
+        await until(lambda: spool.waiting == 1)
+        mend(True)
+        await until(lambda: not spool.waiting)
+
+        assert seqs(server) == [0, 2, 1]
+        assert (spool.dropped, spool.unreadable) == (0, 0)
+    spool.close()
+
+
+async def test_a_record_that_is_no_message_is_given_up_where_it_has_to_be_read(tmp_path: Path) -> None:
+    """Text frames are made of what was kept; one that cannot be does not hold up those behind it."""
+    spool = Spool(tmp_path)
+    async with running() as server, agent(spool, server.url, as_text=True) as one:
+        spool.append(BATCH, 100, b"\xff")
+        one.sender.offer(BATCH, 100)
+        one.batch()
+        await until(lambda: not spool.waiting)
+
+        assert (seqs(server), dict(one.sender.refused)) == ([0], {"malformed": 1})
+    spool.close()
 
 
 async def test_many_earlier_runs_are_delivered_over_several_connections(tmp_path: Path) -> None:

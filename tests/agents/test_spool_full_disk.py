@@ -1,4 +1,4 @@
-"""A disk without space: the agent starts all the same, and what waited in memory is written as soon as there is room."""
+"""A disk without space, or read-only after errors: the agent starts all the same, and what waited is written as soon as it can be."""
 
 import errno
 import os
@@ -55,7 +55,7 @@ def test_a_full_disk_costs_a_lock_its_pid_alone(tmp_path: Path) -> None:
     os.close(descriptor)
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_spool_on_a_full_disk_is_in_memory_until_there_is_room(tmp_path: Path, is_there: bool, code: int) -> None:
     """Whether its folder is there or not; what waited is then on the disk, its events too, and the folder is locked."""
@@ -155,8 +155,41 @@ def test_a_lot_that_waited_is_written_in_files_of_the_usual_size(tmp_path: Path)
     spool.close()
 
 
-@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM])
 def test_a_folder_that_never_can_be_used_is_said_at_the_start(tmp_path: Path, code: int) -> None:
-    """A read-only disk or a wrong owner does not pass by itself."""
+    """A wrong owner does not pass by itself."""
     with full(code=code), pytest.raises(SpoolError, match=r"cannot be used"):
         Spool(tmp_path / "spool")
+
+
+@pytest.mark.parametrize("below", ["", "n"])
+def test_a_file_in_place_of_the_folder_is_said_at_the_start(tmp_path: Path, below: str) -> None:
+    """So is one in place of a folder above it."""
+    (tmp_path / "spool").touch()
+    with pytest.raises(SpoolError, match=r"cannot be used"):
+        Spool(tmp_path / "spool" / below)
+
+
+def test_a_disk_that_turns_read_only_costs_no_record_that_memory_can_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that are done with cannot be deleted then: what comes is kept and what is acked is forgotten all the same."""
+    spool = filled(tmp_path, 60, max_bytes=1 << 15)
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    with full(code=errno.EROFS), monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refused)
+        for seq in range(60, 600):
+            spool.append(BATCH, seq, b"x" * 40)
+        assert spool.settle(spool.current, BATCH, [(0, 580)]) == 581
+        spool.begin(hello("b1"))
+        spool.append(BATCH, 0, b"other 0")
+    spool.append(BATCH, 1, b"other 1")
+
+    (old,) = spool.earlier()
+    assert old.pending(BATCH) == list(range(581, 600))
+    assert [spool.payload(old, BATCH, seq) for seq in (581, 599)] == [b"x" * 40] * 2
+    assert (spool.current.pending(BATCH), spool.dropped) == ([0, 1], 0)
+    spool.close()
