@@ -105,6 +105,7 @@ class Controls:
             "ticks": vitals.ticks,
             "late_ticks": vitals.late_ticks,
             "failed_ticks": vitals.failed_ticks,
+            "failed_events": vitals.failed_events,
             "last_tick_age_s": None if last is None else round(now - last.at, 1),
             "records_stored": delivery.stored,
             "records_refused": sum(delivery.refused.values()),

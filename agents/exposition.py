@@ -172,6 +172,7 @@ def _agent(page: Page, view: NodeView) -> None:
         ("ticks_total", "counter", "Ticks since the agent began.", vitals.ticks),
         ("late_ticks_total", "counter", "Seconds without a tick, because the one before took too long.", vitals.late_ticks),
         ("failed_ticks_total", "counter", "Ticks that ended in a defect of the agent.", vitals.failed_ticks),
+        ("failed_events_total", "counter", "Events that could not be told: no frame can hold them.", vitals.failed_events),
         ("rejected_readings_total", "counter", "Readings of GPUs and host that could not be true.", vitals.rejected),
         ("connected", "gauge", "1 while the server takes what is sent.", int(delivery.connected)),
         ("records_stored_total", "counter", "Batches and events that the server has stored.", delivery.stored),

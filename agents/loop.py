@@ -5,6 +5,7 @@ is followed, and told of.
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 import uuid
@@ -179,8 +180,16 @@ class NodeLoop:
             text=text[:_TEXT_MAX],
             severity=severity,
         )
+        try:
+            payload = encode(event)
+        except Exception as error:  # a number or a word that no frame can hold; those beside it are kept
+            self.vitals.failed_events += 1
+            log.exception("An event of kind %s cannot be told, and is counted", ascii(kind))
+            if event.text != (told := f"An event could not be told: {type(error).__name__}; the agent's log has the details."):
+                self._event("agent", None, None, told, self._clock.now())
+            return
         self._event_seq += 1
-        self._keep(EVENT, event.seq, encode(event))
+        self._keep(EVENT, event.seq, payload)
 
     def _keep(self, kind: int, seq: int, payload: bytes) -> None:
         self.spool.append(kind, seq, payload)
@@ -238,3 +247,5 @@ async def _tick(node: NodeLoop, t: float) -> None:
     except Exception:
         node.vitals.failed_ticks += 1
         log.exception("A tick of %s failed; the next one is tried as usual", node.node)
+        with contextlib.suppress(Exception):  # of the same kind, and said
+            node.tell_events()  # what happened does not wait for the reading to be whole

@@ -41,7 +41,12 @@ class ServerCommands:
             return
         if command.id:  # a server from before commands had numbers
             self._taken.append(command.id)
-        if (refusal := self._refusal(command)) is not None:
+        try:
+            refusal = self._refusal(command)
+        except Exception as error:  # the connection that brought it goes on
+            log.exception("The server's command %s could not be judged", plain(command.name))
+            refusal = _failed(error)
+        if refusal is not None:
             self._answer(command, False, refusal)
             return
         task = asyncio.get_running_loop().create_task(self._do(command))
@@ -78,8 +83,8 @@ class ServerCommands:
         try:
             answer = await self._controls.perform(command.name, command.args.get("seconds"))
         except Exception as error:
-            log.exception("The server's command %s failed", command.name)
-            answer = {"ok": False, "text": f"It failed on the node: {type(error).__name__}; the agent's log has the details."}
+            log.exception("The server's command %s failed", plain(command.name))
+            answer = {"ok": False, "text": _failed(error)}
         self._answer(command, answer["ok"], answer["text"])
 
     def _answer(self, command: Command, is_done: bool, text: str) -> None:
@@ -89,3 +94,7 @@ class ServerCommands:
         log.log(logging.INFO if is_done else logging.WARNING, "The server's command %s: %s", plain(command.name), said)
         kind = COMMAND_DONE if is_done else COMMAND_REFUSED
         self._tell(DeviceEvent(kind, None, command.id or None, said), time.time())
+
+
+def _failed(error: Exception) -> str:
+    return f"It failed on the node: {type(error).__name__}; the agent's log has the details."

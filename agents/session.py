@@ -20,8 +20,8 @@ from agents.clock import Clock
 from agents.lane import Lane
 from agents.outbox import Outbox, plain
 from agents.segment import BATCH, EVENT, Group
-from wire.codec import decode_from_server, encode_text
-from wire.messages import Ack, Command, Error, Refused, Welcome
+from wire.codec import WireError, decode_from_server, encode_text
+from wire.messages import Ack, Command, Error, FromServer, Refused, Welcome
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,7 @@ BACKLOG_PER_S: Final = 25
 """How many old batches a second travel beside the live one."""
 HELLOS: Final = 10
 """Hellos over one connection; servers remember sixteen."""
+BAD_FRAMES: Final = 100  # that are no message; a server that sent so many is left, and tried again
 HELLO_AGAIN_S: Final = 1.0
 """A hello that is forgotten sooner than this is not worth saying again on this connection."""
 _FORGOTTEN: Final = ("need_hello", "wrong_boot")
@@ -66,6 +67,7 @@ class Session:
         self._stopped = False
         self._say_again: set[Lane] = set()
         self._hellos = 0
+        self._bad_frames = 0
         self.holds = False
         """True once the server said that GPU columns may be empty (wire/messages.py)."""
 
@@ -183,7 +185,7 @@ class Session:
 
     async def _read(self) -> None:
         async for frame in self._socket:
-            message = decode_from_server(frame)
+            message = self._message(frame)
             if isinstance(message, Ack):
                 self._ack(message)
             elif isinstance(message, Error):
@@ -202,6 +204,18 @@ class Session:
             if not isinstance(message, Ack) or self._stopped or self._has_work:
                 self._wake.set()  # an ack alone gives the writer nothing to do
         raise ConnectionError("the server ended the connection")
+
+    def _message(self, frame: bytes | str) -> FromServer | None:
+        """What the server says; a frame that is no message is None and costs itself alone, many cost the connection."""
+        try:
+            return decode_from_server(frame)
+        except WireError as error:
+            self._bad_frames += 1
+            if self._bad_frames >= BAD_FRAMES:
+                raise
+            if self._bad_frames == 1:
+                log.warning("The server sent a frame that is no message, which is passed over: %s", plain(str(error)))
+            return None
 
     @property
     def _has_work(self) -> bool:

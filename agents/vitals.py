@@ -29,6 +29,7 @@ class Vitals(Struct):
     ticks: int = 0
     late_ticks: int = 0  # seconds that had no tick because the one before took too long
     failed_ticks: int = 0
+    failed_events: int = 0  # that no frame can hold
     rejected: int = 0  # readings that could not be true
     xids: dict[str, int] = field(default_factory=dict)  # the last code of each GPU, by UUID
     answered_at: dict[str, float] = field(default_factory=dict)  # monotonic seconds, by UUID

@@ -5,9 +5,9 @@ reading is None in its column, and its reason travels once, when it changes.
 """
 
 import hashlib
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from wire import metrics
 from wire.metrics import Number
@@ -25,6 +25,8 @@ SEVERITIES = ("info", "warn", "critical")
 """Of an event: corrected by the hardware; not corrected, but survived; fatal."""
 
 Cell: TypeAlias = int | float | None
+Whole: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+"""A number or a count of the server's: JSON would have it of any size, and msgpack, files and databases end here."""
 
 
 class GpuFacts(Struct, frozen=True, kw_only=True):
@@ -215,7 +217,7 @@ class Welcome(Struct, frozen=True, kw_only=True, tag="welcome", tag_field="type"
 class Refused(Struct, frozen=True, array_like=True):
     """The server will never store batch `seq`; drop it, count it."""
 
-    seq: int
+    seq: Whole
     code: str
 
 
@@ -223,9 +225,9 @@ class Ack(Struct, frozen=True, kw_only=True, tag="ack", tag_field="type"):
     """What is durable of this connection's boot: inclusive ranges of seqs, and what was refused."""
 
     boot: str
-    stored: list[tuple[int, int]] = field(default_factory=list)
+    stored: list[tuple[Whole, Whole]] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
-    events: list[tuple[int, int]] = field(default_factory=list)
+    events: list[tuple[Whole, Whole]] = field(default_factory=list)
     events_refused: list[Refused] = field(default_factory=list)
 
 
@@ -234,7 +236,7 @@ class Error(Struct, frozen=True, kw_only=True, tag="error", tag_field="type"):
 
     code: str
     detail: str
-    seq: int | None = None
+    seq: Whole | None = None
 
 
 class Command(Struct, frozen=True, kw_only=True, tag="command", tag_field="type"):
@@ -245,7 +247,7 @@ class Command(Struct, frozen=True, kw_only=True, tag="command", tag_field="type"
 
     name: str
     args: dict[str, Number | str] = field(default_factory=dict)
-    id: int = 0  # the server's number of it, the code of the event that answers; 0: a server that has none
+    id: Whole = 0  # the server's number of it, the code of the event that answers; 0: a server that has none
 
 
 FromAgent: TypeAlias = Hello | Batch | Event

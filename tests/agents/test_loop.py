@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from agents.device import DeviceEvent
 from agents.loop import NodeLoop, run
 from agents.segment import BATCH, EVENT
@@ -252,6 +254,59 @@ async def test_a_tick_that_fails_is_not_the_end() -> None:
     spool = await ticked(Hand(), source, 3)
 
     assert [batch.seq for batch in batches(spool)] == [0, 1]
+
+
+@pytest.mark.parametrize(("code", "text"), [(1 << 70, "x"), (None, "a name \udcff")])
+async def test_an_event_that_no_frame_can_hold_costs_itself_alone(code: int | None, text: str) -> None:
+    """Those of the same look are kept, seqs have no hole, and that there was one is counted and told, not more than that."""
+    source, spool, clock = Given(), Spool(), Hand()
+    node = NodeLoop("n", source, spool, None, clock)
+    source.happened = [
+        DeviceEvent("xid", "GPU-0", 79, "XID 79"),
+        DeviceEvent("command_done", None, code, text),
+        DeviceEvent("command_done", None, code, text),
+        DeviceEvent("xid", "GPU-0", 48, "XID 48"),
+    ]
+    await node.tick(1.0)
+
+    told = [event for event in events(spool) if event.kind == "agent"]
+    assert {event.code for event in events(spool) if event.kind == "xid"} == {79, 48}
+    assert [event.seq for event in events(spool)] == list(range(len(events(spool))))
+    assert told
+    assert all("could not be told" in event.text for event in told)
+    assert node.vitals.failed_events == len(told)
+    assert len(batches(spool)) == 1
+
+
+async def test_a_node_whose_name_no_frame_can_hold_does_not_tell_of_that_for_ever() -> None:
+    """Telling of an event that cannot be told may fail the same way."""
+    source, spool = Given(), Spool()
+    node = NodeLoop("n", source, spool, None, Hand())
+    await node.tick(1.0)
+    node.node = "\udcff"
+    source.happened = [DeviceEvent("xid", "GPU-0", 79, "XID 79")]
+    node.tell_events()
+
+    assert events(spool) == []
+    assert node.vitals.failed_events == 2
+
+
+async def test_what_happened_is_told_though_every_tick_fails() -> None:
+    """A defect in a reading does not keep an XID on the node."""
+    source, spool, clock, stop = Given(), Spool(), Hand(), asyncio.Event()
+    node = NodeLoop("n", source, spool, None, clock)
+    await node.tick(1.0)
+
+    async def bad() -> Tick:
+        source.happened = [DeviceEvent("xid", "GPU-0", 79, "XID 79")]
+        stop.set()
+        raise RuntimeError("a defect")
+
+    source.collect = bad  # type: ignore[method-assign] # this one source is to fail
+    await run([node], clock, stop)
+
+    assert [event.code for event in events(spool)] == [79]
+    assert node.vitals.failed_ticks == 1
 
 
 async def test_records_that_the_disk_did_not_give_back_are_told_as_that() -> None:

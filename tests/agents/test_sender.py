@@ -19,8 +19,8 @@ from agents.segment import BATCH, EVENT, Group
 from agents.sender import Sender
 from agents.spool import Spool
 from tests.agents.server import TOKEN, Server, error, refuse, running, until
-from wire.codec import encode
-from wire.messages import Ack, Batch, Event, Hello, Processes, Refused
+from wire.codec import encode, encode_text
+from wire.messages import Ack, Batch, Command, Event, Hello, Processes, Refused
 
 
 @pytest.fixture(autouse=True)
@@ -309,12 +309,23 @@ async def test_events_that_are_refused_leave_too() -> None:
         assert dict(one.sender.refused) == {"malformed": 1}
 
 
-async def test_frames_that_are_no_message_do_not_end_the_agent() -> None:
-    """A server gone mad costs the connection, and the next one is tried."""
+async def test_frames_that_are_no_message_cost_themselves_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """What follows on the same connection is heard; a server gone mad costs the connection, and the next one is tried."""
     async with running() as server, agent(Spool(), server.url) as one:
+        heard: list[int] = []
+        one.sender.on_command = lambda command: heard.append(command.id)
         await until(lambda: server.open)
         for socket in set(server.open):
             await socket.send(b"\xff\xff")
+            await socket.send(encode_text(Command(name="release", id=2**70)))
+            await socket.send(encode_text(Ack(boot="b0", stored=[(0, 2**70)])))
+            await socket.send(encode(Command(name="release", id=7)))
+        await until(lambda: heard)
+        assert (heard, server.connections) == ([7], 1)
+        assert len([one for one in caplog.messages if "no message" in one]) == 1
+        for socket in set(server.open):
+            for _ in range(session.BAD_FRAMES):
+                await socket.send(b"\xff\xff")
         await until(lambda: server.connections == 2)
         one.batch()
         await until(lambda: one.spool.current.is_empty)

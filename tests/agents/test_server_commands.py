@@ -73,6 +73,17 @@ async def test_a_time_that_makes_no_sense_is_refused(seconds: object) -> None:
     assert "0 to 86400 seconds" in answer.text
 
 
+async def test_a_command_that_cannot_be_judged_is_answered_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of ours costs neither the connection that brought it nor the answer."""
+    node = Node("release", "pause_profiling")
+    monkeypatch.setattr(ServerCommands, "_holder", lambda commands: 1 / 0)
+    answer = await node.ask("release", 8)
+
+    assert (answer.kind, answer.code) == ("command_refused", 8)
+    assert answer.text == "It failed on the node: ZeroDivisionError; the agent's log has the details."
+    assert (await node.ask("pause_profiling", 9)).kind == "command_done"
+
+
 async def test_the_driver_is_kept_while_a_process_holds_a_gpu() -> None:
     """It could not be unloaded anyway; ending a release is always possible."""
     node = Node("release")

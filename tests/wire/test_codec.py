@@ -121,6 +121,30 @@ def test_deep_nesting_is_malformed() -> None:
         codec.decode_from_agent(b"\x91" * 100_000)
 
 
+@pytest.mark.parametrize("number", [1 << 63, 1 << 64, 1 << 70, -1])
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"type":"command","name":"release","id":%d}',
+        '{"type":"ack","boot":"b","stored":[[0,%d]]}',
+        '{"type":"ack","boot":"b","events":[[%d,9]]}',
+        '{"type":"ack","boot":"b","refused":[[%d,"busy"]]}',
+        '{"type":"ack","boot":"b","events_refused":[[%d,"busy"]]}',
+        '{"type":"error","code":"busy","detail":"","seq":%d}',
+    ],
+)
+def test_a_number_of_the_servers_has_an_end_in_both_codecs(message: str, number: int) -> None:
+    """JSON has numbers of any size: one that no event and no file can hold is refused where it comes in."""
+    frames: list[bytes | str] = [message % number]
+    if number < 1 << 64:
+        frames.append(msgspec.msgpack.encode(json.loads(message % number)))
+    for frame in frames:
+        with pytest.raises(WireError, match="malformed"):
+            codec.decode_from_server(frame)
+    last = codec.decode_from_server(message % ((1 << 63) - 1))
+    assert codec.decode_from_server(codec.encode(last)) == last
+
+
 def test_the_schema_id_changes_with_order_names_and_scope() -> None:
     """Two lists that are not the same have different ids; the same list has the same id everywhere."""
     ids = {
