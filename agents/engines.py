@@ -59,6 +59,7 @@ class EngineCollector:
         for one in configured:
             kind, _, url = one.partition("=")
             self._add(Found(kind, _targets(kind, url), None))
+        self._never = tuple(self._left_out)  # configured ones give up their place to nobody
         self._say()
 
     @property
@@ -148,7 +149,7 @@ class EngineCollector:
         names = {one: name(one.kind, one.targets[0]) for one in waiting}
         waiting.sort(key=lambda one: self._gave_up.get(names[one], float("-inf")))
         silent = [asked for asked in self._asked.values() if self._is_silent(asked, now)]
-        self._left_out = []
+        self._left_out = list(self._never)
         for one in waiting:
             if len(self._asked) >= MAX_ENGINES and silent:
                 gone = silent.pop(0)  # the one that was given its place first
@@ -168,7 +169,7 @@ class EngineCollector:
         asked = Asked(found.kind, found.targets, found.pid, found.pid is None, self._room)
         if len(self._asked) < MAX_ENGINES:
             self._asked[asked.name] = asked
-        else:
+        elif asked.name not in self._left_out:
             self._left_out.append(asked.name)
 
     def _drop(self, asked: Asked) -> None:

@@ -285,6 +285,21 @@ def test_thirty_three_configured_engines_are_one_too_many() -> None:
     assert f"1 more are left out now (http://127.0.0.1:{ports[-1]})" in collector.trouble
 
 
+def test_configured_engines_that_are_left_out_stay_told_of_after_a_search(tmp_path: Path) -> None:
+    """The search finds others, or none: the settings still name more than an agent asks, once each."""
+    ports = silent_ports(35)
+    for pid, port in ((100, ports[33]), (101, ports[34])):  # one of them is found too, and one is not in the settings
+        process(tmp_path, pid, port)
+    collector = EngineCollector([f"vllm=http://127.0.0.1:{port}" for port in ports[:34]], Search(tmp_path), tmp_path)
+    clock = Clock()
+    for _ in range(3):
+        clock.tick(collector)
+    collector.close()
+
+    assert "3 more are left out now" in collector.trouble
+    assert all(f"127.0.0.1:{port}" in collector.trouble for port in ports[32:])
+
+
 def test_an_engine_that_drips_is_a_timeout_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps neither its thread nor its row's readings; both its paths together have one deadline."""
     monkeypatch.setattr(asked_engine, "DEADLINE_S", 0.3)
