@@ -10,6 +10,7 @@ import logging
 import os
 import select
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 KEPT_MAX: Final = 10_000
 """Lines between two looks; a storm of more loses its oldest."""
 RETRY_S: Final = 60.0
+_ENDED: Final = "its reader ended with a defect, which the agent's log tells, and is begun anew within a minute"
 _IDLE_S: Final = 0.5
 
 
@@ -37,6 +39,7 @@ class KernelLog:
         self._kmsg = Kmsg(path, mark, proc)
         self._came: deque[tuple[Line, float | None]] = deque(maxlen=KEPT_MAX)
         self._thread: threading.Thread | None = None
+        self._began = 0.0
         self._wake: tuple[int, int] | None = None
         self._on_line: Callable[[], None] = _nothing
 
@@ -44,11 +47,19 @@ class KernelLog:
         """Begin; `on_line` is called, in the thread, as soon as there is something to take."""
         self._on_line = on_line
         self._wake = os.pipe()
-        self._thread = threading.Thread(target=self._run, args=(self._wake[0],), name="kernel-log", daemon=True)
+        self._begin(self._wake[0])
+
+    def _begin(self, wake: int) -> None:
+        self._began = time.monotonic()
+        self._thread = threading.Thread(target=self._run, args=(wake,), name="kernel-log", daemon=True)
         self._thread.start()
 
     def take(self) -> list[tuple[Line, float | None]]:
-        """Lines since the call before, each with the epoch second it was logged; None: just now."""
+        """Lines since the call before, each with the epoch second it was logged; None: just now. Begins a thread that ended anew."""
+        if self._thread is not None and self._wake is not None and not self._thread.is_alive():
+            self.trouble = _ENDED
+            if time.monotonic() - self._began >= RETRY_S:
+                self._begin(self._wake[0])
         came = []
         while self._came:
             came.append(self._came.popleft())
@@ -68,28 +79,33 @@ class KernelLog:
     def _run(self, wake: int) -> None:
         told = ""
         while True:
-            troubles: list[str] = []
-            for source in (self._kmsg, Journal()):
-                try:
-                    source.open()
-                except LogError as error:
-                    troubles.append(str(error))
-                    self.trouble = "; ".join(troubles)
-                    continue
-                self.trouble = ""
-                try:
-                    ended = self._follow(source, wake)
-                finally:
-                    self.is_read = False
-                    source.close()
-                if ended:
+            try:
+                if self._is_over(wake):
                     return
-                break
+            except Exception as error:
+                log.exception("The kernel log is not read any more; it is begun with again in %.0f s", RETRY_S)
+                self.trouble = f"{_ENDED} ({type(error).__name__})"
             if self.trouble != told:
                 told = self.trouble
                 log.info("The kernel log is not read: %s. XIDs come from the driver alone.", told)
             if _readable(wake, RETRY_S):
                 return
+
+    def _is_over(self, wake: int) -> bool:
+        """Follow the first source that can be had; True when the thread is to end, False when there is none or it has ended."""
+        troubles: list[str] = []
+        for source in (self._kmsg, Journal()):
+            try:
+                source.open()
+                self.trouble = ""
+                return self._follow(source, wake)
+            except LogError as error:
+                troubles.append(str(error))
+                self.trouble = "; ".join(troubles)
+            finally:
+                self.is_read = False
+                source.close()
+        return False
 
     def _follow(self, source: Kmsg | Journal, wake: int) -> bool:
         """True when the thread is to end, False when the source has."""

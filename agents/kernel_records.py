@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,7 +105,7 @@ class Kmsg:
             if not chunk:
                 self._reached_now()
                 return found or None
-            found.extend(record for line in self._split.lines(chunk) if (record := self._record(line)) is not None)
+            found.extend(_each(self._split.lines(chunk), self._record))
         return found
 
     def keep_mark(self) -> None:
@@ -136,7 +137,7 @@ class Kmsg:
             return None
         try:
             boot, seq = self._mark.read_text().split()
-            return int(seq) if boot == self._boot() else -1
+            return _count(seq) if boot == self._boot() else -1
         except (OSError, ValueError):
             return None
 
@@ -153,10 +154,11 @@ class Kmsg:
             return None
         try:
             priority, seq, us, *_ = head.split(b",")
-            self._seq = int(seq)
-            if int(priority) >> 3 != _KERNEL or self._seq <= self._told_to or self._is_skipping:
+            is_ours, number, microseconds = int(priority) >> 3 == _KERNEL, _count(seq), _count(us)
+            self._seq = number  # not of one that makes no sense: all that follows would have been told before
+            if not is_ours or number <= self._told_to or self._is_skipping:
                 return None
-            at = since_boot(int(us)) if self._is_backlog else None
+            at = since_boot(microseconds) if self._is_backlog else None
         except ValueError:
             return None
         text = message.decode("utf-8", "replace")
@@ -200,7 +202,7 @@ class Journal:
             return []
         if not chunk:
             return None
-        return [record for line in self._split.lines(chunk) if (record := _of_journal(line)) is not None]
+        return list(_each(self._split.lines(chunk), _of_journal))
 
     def keep_mark(self) -> None:
         """The journal is followed from now on: there is nothing to remember."""
@@ -220,15 +222,35 @@ class Journal:
             process.stdout.close()
 
 
+def _each(lines: Iterable[bytes], read: Callable[[bytes], Record | None]) -> Iterator[Record]:
+    """What `read` makes of each line; one that it stumbles over costs itself alone."""
+    for line in lines:
+        try:
+            record = read(line)
+        except Exception:
+            log.exception("A record of the kernel's log could not be read; those after it are")
+            continue
+        if record is not None:
+            yield record
+
+
+def _count(text: str | bytes) -> int:
+    """A number that the kernel can have; ValueError otherwise."""
+    if (found := int(text)) not in range(1 << 63):
+        raise ValueError("no number of the kernel's")
+    return found
+
+
 def since_boot(us: int) -> float:
-    """The epoch second of a record's microseconds since the boot, as far as clocks agree."""
-    return time.time() - time.monotonic() + us / 1e6
+    """The epoch second of a record's microseconds since the boot, as far as clocks agree; none was logged later than now."""
+    now = time.time()
+    return min(now, now - time.monotonic() + us / 1e6)
 
 
 def _of_journal(line: bytes) -> Record | None:
     try:
         entry: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     message = entry.get("MESSAGE")
     if isinstance(message, list):  # bytes that are no text

@@ -10,7 +10,7 @@ import pytest
 
 from agents.kernel_lines import Line, Lines
 from agents.kernel_log import KernelLog
-from agents.kernel_records import _Split
+from agents.kernel_records import Kmsg, Record, _Split
 
 XID = "NVRM: Xid (PCI:0000:19:00): {code}, pid=77, name=python, Ch 00000008"
 
@@ -233,6 +233,99 @@ def test_a_line_that_cannot_be_read_costs_itself_alone(
     until(lambda: told.codes() == [31, 79])
     write(log, record(13, 4))
     until(lambda: told.codes() == [31, 79, 13])
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "3,5," + "9" * 400 + f",-;{XID.format(code=48)}",
+        "3," + "9" * 400 + f",7,-;{XID.format(code=48)}",
+        "9" * 5000 + f",5,7,-;{XID.format(code=48)}",
+        f"3,-5,7,-;{XID.format(code=48)}",
+    ],
+)
+def test_a_record_with_a_number_that_no_kernel_has_costs_itself_alone(
+    tmp_path: Path, begun: Callable[..., Told], odd: str
+) -> None:
+    """While what was missed is read, where the time counts, and later; it is no mark that all that follows would lie before."""
+    log, mark = tmp_path / "kmsg", tmp_path / "mark"
+    mark.write_text("boot-0 1\n")
+    write(log, record(31, 1) + odd + "\n" + record(79, 2))
+    told = begun(log, mark)
+    until(lambda: told.codes() == [31, 79])
+    write(log, odd + "\n" + record(13, 3))
+    until(lambda: told.codes() == [31, 79, 13])
+    until(lambda: mark.read_text() == "boot-1 3\n")
+    told.log.close()
+    write(log, record(43, 4))
+    later = begun(log, mark)
+    until(lambda: later.codes() == [43])
+
+    assert told.log.trouble == ""
+
+
+def test_a_mark_that_no_kernel_made_hides_nothing_that_comes(tmp_path: Path, begun: Callable[..., Told]) -> None:
+    """It is as if there were none."""
+    log, mark = tmp_path / "kmsg", tmp_path / "mark"
+    mark.write_text("boot-1 " + "9" * 400)
+    write(log, record(31, 1))
+    told = begun(log, mark)
+    until(lambda: mark.read_text() == "boot-1 1\n")
+    write(log, record(79, 2))
+
+    until(lambda: told.codes() == [79])
+
+
+def test_an_entry_of_the_journal_that_nests_without_end_costs_itself_alone(
+    tmp_path: Path, begun: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs may put what they like into the journal; those after it are read."""
+    (tmp_path / "deep").write_text('{"MESSAGE":' + "[" * 100_000 + "\n")
+    entry = '{"MESSAGE":"NVRM: Xid (PCI:0000:19:00): %d, pid=77, name=python","SYSLOG_FACILITY":"0"}'
+    said = f"echo '{entry % 31}'\n/bin/cat {tmp_path}/deep\necho '{entry % 79}'"
+    journalctl(tmp_path / "bin", f"{said}\nexec /bin/sleep 60")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    told = begun(tmp_path / "absent")
+    until(lambda: told.codes() == [31, 79])
+
+    assert told.log.trouble == ""
+
+
+@pytest.mark.parametrize("defect", [ZeroDivisionError("a defect"), SystemExit("an end")])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_reader_that_ends_for_whatever_reason_shows_and_is_begun_anew(
+    tmp_path: Path, begun: Callable[..., Told], monkeypatch: pytest.MonkeyPatch, defect: BaseException
+) -> None:
+    """A log that nobody reads must not be told as read; what came meanwhile is told where it is known how far it was read."""
+    monkeypatch.setattr("agents.kernel_log.RETRY_S", 0.3)
+    troubles: list[object] = []
+
+    def keep(of: KernelLog, name: str, value: object) -> None:
+        if name == "trouble":
+            troubles.append(value)
+        object.__setattr__(of, name, value)
+
+    monkeypatch.setattr(KernelLog, "__setattr__", keep)
+    log, mark, real = tmp_path / "kmsg", tmp_path / "mark", Kmsg.read
+    write(log, record(13, 1))
+    defects: list[BaseException] = []
+
+    def read(kmsg: Kmsg) -> list[Record] | None:
+        if defects:
+            raise defects.pop()
+        return real(kmsg)
+
+    monkeypatch.setattr(Kmsg, "read", read)
+    told = begun(log, mark)
+    until(mark.exists)
+    defects.append(defect)
+    until(lambda: not defects)
+    until(lambda: told.codes() == [] and any("ended with a defect" in str(one) for one in troubles))
+    write(log, record(79, 2))
+    until(lambda: told.codes() == [79])
+
+    assert told.log.trouble == ""
+    assert told.log.is_read
 
 
 @pytest.mark.parametrize("piece", [1000, 100_000])
