@@ -121,6 +121,8 @@ class Board:
                 self.ask_detail()
             except NpuSmiError as error:
                 log.debug("npu-smi did not answer about one chip: %s", error)
+            except Exception:
+                log.exception("What npu-smi printed of one chip could not be read; others are asked about")
 
 
 class AscendReader:

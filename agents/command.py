@@ -5,6 +5,7 @@ The command keeps its standard streams, its exit code and the signals that are s
 
 import asyncio
 import gzip
+import logging
 import os
 import signal
 import time
@@ -21,6 +22,8 @@ from agents.machine import Machine
 from agents.stand_ins import GROWN_BYTES, StandIns
 from wire.recording import Header, Recording, Sample, Writer
 
+log = logging.getLogger(__name__)
+
 MAX_SAMPLES: Final = 7200
 """Half an hour at 4 Hz; a longer run keeps every second, then every fourth sample for the diagnosis. The file keeps all."""
 NOT_FOUND: Final = 127
@@ -31,7 +34,7 @@ _decode: Final = msgspec.json.Decoder(Sample).decode
 class Ran(Struct):
     """How a command ended: its exit code as a shell tells it, and its recording (None: nothing was sampled).
 
-    `trouble` says why the file is not whole; None: it is, or none was wanted.
+    `trouble` says why the file is not whole, or not all of the run was sampled; None: it is, and was.
     """
 
     code: int
@@ -68,13 +71,16 @@ async def run(words: Sequence[str], machine: Machine, file: Path | None = None, 
         code = await child.wait()
     finally:
         sampling.cancel()
-        await asyncio.gather(sampling, return_exceptions=True)
+        (ended,) = await asyncio.gather(sampling, return_exceptions=True)
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             running.remove_signal_handler(number)
         if writer is not None:
             writer.close()
     recording = watch.recording(Path(words[0]).name)
     trouble = None if writer is None else writer.trouble
+    if isinstance(ended, Exception):
+        log.error("Sampling ended before the command did", exc_info=ended)
+        trouble = f"sampling ended before the command did, over a defect: {type(ended).__name__}: {ended}"
     if file is not None and recording is not None and trouble is None and watch.chosen() != watch.all():
         try:
             _keep_only(file, recording.header, watch.chosen())

@@ -153,7 +153,11 @@ class ControlSocket:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             line = await asyncio.wait_for(reader.readline(), REQUEST_S)
-            answer = await self._answer(line)
+            try:
+                answer = await self._answer(line)
+            except Exception as error:
+                log.exception("A question over the control socket cannot be answered")
+                answer = {"ok": False, "text": f"It failed on the node: {type(error).__name__}; the agent's log has the details."}
             writer.write(json.dumps(answer).encode() + b"\n")
             await asyncio.wait_for(writer.drain(), REQUEST_S)
         except (OSError, ValueError, asyncio.TimeoutError):

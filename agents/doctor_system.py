@@ -126,10 +126,10 @@ def spool(config: AgentConfig) -> Iterator[Found]:
 
 
 def _spool(config: AgentConfig, folder: Path) -> Found:
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if not there.is_dir():
-        return ("spool", "wrong", f"{there} is no folder", "Name another one with --spool.")
     try:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        if not there.is_dir():
+            return ("spool", "wrong", f"{there} is no folder", "Name another one with --spool.")
         if os.statvfs(there).f_flag & os.ST_RDONLY:
             remedy = (
                 "The kernel does so after errors of the disk: see its log, then mount it anew. Until then records wait in memory."
@@ -137,10 +137,15 @@ def _spool(config: AgentConfig, folder: Path) -> Found:
             return ("spool", "wrong", f"{there} is on a file system that is read-only", remedy)
         if not os.access(there, os.W_OK | os.X_OK):
             return ("spool", "wrong", f"{there} may not be written by this user", "Change its owner to the agent's user.")
-        size = sum(path.stat().st_size for path in folder.glob("*.spool"))
+        size = sum(path.lstat().st_size for path in folder.glob("*.spool"))
         free = shutil.disk_usage(there).free
     except OSError as error:
-        return ("spool", "wrong", f"{folder}: {error.strerror or error}", "Check the disk.")
+        return (
+            "spool",
+            "wrong",
+            f"{folder}: {error.strerror or error}",
+            "Check the disk, and who may look into the folders above.",
+        )
     about = f"{folder}: {size / 1e6:.1f} of {config.spool_max_mb} MB in use, {free / 1e9:.1f} GB free on the disk"
     if free < ROOM_BYTES:
         return ("spool", "wrong", about, "Free some space: what does not fit waits in memory, then the oldest is dropped.")

@@ -253,17 +253,22 @@ class KeptDriver:
         return job
 
     def _watch(self, driver: Driver) -> None:
-        """Wait for the driver's events, in a thread of its own."""
+        """Wait for the driver's events, in a thread of its own; one that cannot be read costs itself alone."""
+        has_failed = False
         while self._watching.is_set():
             try:
                 event = driver.event(_EVENT_WAIT_MS)
+                if event is not None:
+                    self._happened.append(event)
+                    self._on_event()
             except DeviceError as error:
                 log.info("The driver reports no events: %s", error)
                 return
-            if event is None:
-                continue
-            self._happened.append(event)
-            self._on_event()
+            except Exception:
+                if not has_failed:
+                    log.exception("An event of the driver could not be read, which is a defect; those after it are")
+                has_failed = True
+                time.sleep(_EVENT_WAIT_MS / 1000)  # it may fail at once, again and again
 
 
 def _nothing() -> None:

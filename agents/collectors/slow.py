@@ -1,5 +1,6 @@
 """Host readings that may take long or hang: read now and then in a thread of their own, with a deadline."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,10 +11,16 @@ from agents.device import SLOW_S
 from agents.worker import Worker
 from wire.metrics import Number
 
+log = logging.getLogger(__name__)
+
 DEADLINE_S: Final = 5.0
 """A reading that takes longer is told as `timeout`; it may go on, and nothing else waits for it."""
 FIRST_S: Final = 0.05
 """How long the very first reading is waited for: with luck the first tick has it."""
+
+
+_told: Final[set[type]] = set()
+"""Readers whose defect was logged."""
 
 
 class Reader(Protocol):
@@ -79,4 +86,9 @@ def answers_of(reader: Reader) -> Mapping[str, Number | str]:
         # a file of /proc or /sys that this kernel does not have is `unsupported`, not `not_found`
         return dict.fromkeys(reader.names, "unsupported" if reason == "not_found" else reason)
     except (ValueError, IndexError):  # the kernel's text is not as it is known
+        return dict.fromkeys(reader.names, "not_a_number")
+    except Exception:  # likewise, and nobody thought of it: the readers beside it go on
+        if type(reader) not in _told:
+            _told.add(type(reader))
+            log.exception("%s could not be read, which is a defect; it is tried again", ", ".join(reader.names[:3]))
         return dict.fromkeys(reader.names, "not_a_number")

@@ -148,6 +148,26 @@ async def test_clocks_memory_and_ecc_come_in_turn(tool: NpuSmi) -> None:
     await machine.close()
 
 
+def test_an_answer_about_one_chip_that_cannot_be_read_does_not_end_the_asking(
+    tool: NpuSmi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The table of all chips goes on being asked for."""
+    monkeypatch.setattr(Board, "detail", lambda *words: 1 / 0)
+    board = Board(Tool(tool.path))
+    board.look()
+    board.start()
+    try:
+        for _ in range(500):
+            if tool.asked().count("info") >= 4:
+                break
+            time.sleep(0.01)
+    finally:
+        board.stop()
+
+    assert tool.asked().count("info") >= 4
+    assert any("printed of one chip" in record.message for record in caplog.records)
+
+
 def test_details_that_have_grown_old_are_no_readings(tool: NpuSmi) -> None:
     """A question that is no longer answered leaves an absence, not its last answer for ever."""
     tool.prints(DETAILS["common"], "info -t common -i 0 -c 0")

@@ -96,6 +96,26 @@ async def test_a_time_that_makes_no_sense_is_refused(seconds: object) -> None:
     assert node.controls.status()["pause_profiling_s"] == 0
 
 
+async def test_a_question_that_fails_over_a_defect_is_answered_with_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who asks is not left with a connection that ends, and the log has it at once."""
+    machine = Machine(None)
+    loop = NodeLoop("n", machine, Spool(), None, RealClock())
+    controls = Controls(machine, loop.view(), "ws://127.0.0.1:9/", loop.tell, "1.0")
+    monkeypatch.setattr(controls, "status", lambda: 1 / 0)
+    control = ControlSocket(tmp_path / "agent.sock", controls)
+    await control.start()
+    reader, writer = await asyncio.open_unix_connection(str(control.path))
+    writer.write(b'{"do": "status"}\n')
+    answer = json.loads(await asyncio.wait_for(reader.readline(), 10))
+    writer.close()
+    await control.close()
+
+    assert answer == {"ok": False, "text": "It failed on the node: ZeroDivisionError; the agent's log has the details."}
+    assert any(record.exc_info for record in caplog.records)
+
+
 async def test_the_socket_is_this_users_alone_and_bears_nonsense(tmp_path: Path) -> None:
     """A line that is no question gets a sentence; what an agent left behind is replaced."""
     path = tmp_path / "agent.sock"

@@ -1,6 +1,8 @@
 """What the doctor says of the agent that runs here."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from agents import ask
 from agents.clock import RealClock
 from agents.config import AgentConfig
 from agents.control import Controls, ControlSocket
-from agents.doctor_system import TROUBLES, agent, step_reports
+from agents.doctor_system import TROUBLES, agent, spool, step_reports
 from agents.kernel_log import KernelLog
 from agents.loop import NodeLoop
 from agents.machine import Machine
@@ -107,3 +109,35 @@ def test_a_default_place_that_cannot_be_had_is_no_fault(tmp_path: Path, monkeypa
     monkeypatch.setattr("agents.report_socket.places", lambda: (tmp_path / "not" / "there" / "report.sock",))
     ((_, level, text, _),) = step_reports(AgentConfig())
     assert (level, "is not there" in text) == ("note", True)
+
+
+def test_a_spool_on_a_read_only_disk_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner is right: whoever changes it mends nothing."""
+    real = os.statvfs(tmp_path)
+    read_only = os.statvfs_result((*real[:8], real.f_flag | os.ST_RDONLY, *real[9:]))
+    monkeypatch.setattr(os, "statvfs", lambda path: read_only)
+    ((_, level, text, remedy),) = spool(AgentConfig(spool=tmp_path, node="n"))
+
+    assert (level, text) == ("wrong", f"{tmp_path} is on a file system that is read-only")
+    assert "mount it anew" in remedy
+
+
+def test_a_link_to_nowhere_in_the_spool_is_no_bad_disk(tmp_path: Path) -> None:
+    """The agent leaves it alone too."""
+    (tmp_path / "n").mkdir()
+    (tmp_path / "n" / "x.spool").symlink_to(tmp_path / "nowhere")
+    ((_, _, text, _),) = spool(AgentConfig(spool=tmp_path, node="n"))
+
+    assert "0.0 of 64 MB in use" in text
+
+
+def test_a_spool_that_this_user_may_not_look_at_is_no_disk_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder above it may be another user's."""
+
+    def refused(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "exists", refused)
+    ((_, level, text, _),) = spool(AgentConfig(spool=tmp_path, node="n"))
+
+    assert (level, text) == ("wrong", f"{tmp_path}/n: Permission denied")

@@ -8,6 +8,7 @@ import pynvml  # noqa: TID251 - constants of the real module
 import pytest
 
 from agents import kept_driver
+from agents.device import DeviceEvent
 from agents.gpus import Gpus
 from agents.nvml_device import NvmlDriver
 from tests.agents.fake_nvml import FakeNvml
@@ -47,6 +48,33 @@ async def test_opening_the_driver_again_and_again_gathers_no_threads() -> None:
         while threading.active_count() > before:  # the last ones are still ending
             await asyncio.sleep(0.01)
     await one.close()
+
+
+async def test_an_event_that_cannot_be_read_does_not_end_those_after_it(caplog: pytest.LogCaptureFixture) -> None:
+    """The thread that waits for XIDs goes on; what it stumbled over is logged once."""
+    driver = NvmlDriver(FakeNvml())
+    answers: list[DeviceEvent | None] = []
+    defects = iter(range(3))
+    found = DeviceEvent("xid", None, 79, "XID 79")
+
+    def event(timeout_ms: int) -> DeviceEvent | None:
+        if next(defects, None) is not None:
+            raise KeyError("a defect")
+        time.sleep(timeout_ms / 1000)
+        return answers.pop() if answers else None
+
+    driver.event = event  # type: ignore[method-assign] # this one driver is to fail
+    one = Gpus(driver, DEADLINE_S)
+    await tick(one)
+    answers.append(found)
+    told: list[DeviceEvent] = []
+    async with asyncio.timeout(20):
+        while found not in told:
+            told += one.events()
+            await asyncio.sleep(0.01)
+    await one.close()
+
+    assert len([record for record in caplog.records if "could not be read" in record.message]) == 1
 
 
 async def test_attaching_a_gpu_asks_the_driver_nothing() -> None:

@@ -8,10 +8,11 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agents import command, drivers
+from agents import command, drivers, recorder
 from agents.command import CommandError, Ran, _Watch
 from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
@@ -138,6 +139,22 @@ def test_a_disk_that_fills_costs_the_file_and_nothing_else(tmp_path: Path) -> No
     assert result.trouble == f"{full} is not whole: No space left on device"
     assert result.recording is not None
     assert result.recording.samples[-1].t > 0.5
+
+
+def test_sampling_that_ends_over_a_defect_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command's exit code stands, and nobody takes half of its run for all of it."""
+    real, calls = recorder.sample, iter(range(2))
+
+    def sample(*words: Any) -> recording.Sample:
+        if next(calls, None) is None:
+            raise KeyError("a defect")
+        return real(*words)
+
+    monkeypatch.setattr(recorder, "sample", sample)
+    result = run(FakeNvml(), ["sh", "-c", "sleep 1.5; exit 3"])
+
+    assert result.code == 3
+    assert result.trouble == "sampling ended before the command did, over a defect: KeyError: 'a defect'"
 
 
 def test_a_command_that_uses_no_gpu_is_judged_by_all_of_them() -> None:

@@ -115,3 +115,32 @@ def test_closing_does_not_wait_for_what_hangs(given: Given) -> None:
     given.gate.set()
 
     assert given.closed.wait(10)
+
+
+def test_a_defect_in_a_reader_makes_its_readings_absent_and_no_others(
+    given: Given, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was read before it is not told for ever; it is logged once, and readings come back with it."""
+    monkeypatch.setattr("agents.collectors.slow._told", set())
+    clock = Hand()
+    one = Slow(given, 1.0, clock)
+    until(one, 1)
+    given.error = KeyError("a defect")
+    clock.t = 2.0
+    until(one, "not_a_number")
+    clock.t = 4.0
+    one.read()
+    for _ in range(500):
+        if given.asked >= 3:
+            break
+        time.sleep(0.01)
+    given.error = None
+    clock.t = 6.0
+    for _ in range(500):
+        if isinstance(one.read()["shm_used_bytes"], int):
+            break
+        time.sleep(0.01)
+    assert isinstance(one.read()["shm_used_bytes"], int)
+    one.close()
+
+    assert len([record for record in caplog.records if "shm_used_bytes could not be read" in record.message]) == 1
