@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct, field
 
+from agents import own_file
 from agents.source import GPU
 from agents.worker import Worker
 from wire.messages import GpuFacts
@@ -46,10 +47,10 @@ class Capabilities:
         if file is None:
             return
         try:
-            self._known = msgspec.json.decode(file.read_bytes(), type=dict[str, _Known])
+            self._known = msgspec.json.decode(own_file.read(file), type=dict[str, _Known])
         except FileNotFoundError:
             return
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
             log.warning("%s is not read, what GPUs answered before is not known: %s", file, error)
 
     def compare(self, facts: GpuFacts, driver: str | None, answers: set[str]) -> Lost | None:

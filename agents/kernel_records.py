@@ -14,6 +14,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from agents import own_file
+
 log = logging.getLogger(__name__)
 
 _CHUNK: Final = 16 * 1024
@@ -136,7 +138,7 @@ class Kmsg:
         if self._mark is None:
             return None
         try:
-            boot, seq = self._mark.read_text().split()
+            boot, seq = own_file.read(self._mark).decode("ascii").split()
             return _count(seq) if boot == self._boot() else -1
         except (OSError, ValueError):
             return None

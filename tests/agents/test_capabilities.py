@@ -1,6 +1,7 @@
 """What an upgrade of the driver or of the agent takes away."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pynvml  # noqa: TID251 - constants of the real module
@@ -12,6 +13,7 @@ from agents.gpus import Gpus
 from agents.nvml_device import NvmlDriver
 from tests.agents.fake_nvml import FakeNvml
 from tests.agents.nvml_gpus import DEADLINE_S, texts, tick
+from wire.messages import GpuFacts
 
 
 @pytest.fixture(autouse=True)
@@ -69,3 +71,19 @@ async def test_a_damaged_memory_is_begun_anew(tmp_path: Path) -> None:
 
     assert one.state == "ok"
     await one.close()
+
+
+@pytest.mark.parametrize("is_pipe", [True, False])
+def test_what_is_no_file_of_its_own_does_not_keep_the_agent_from_starting(
+    tmp_path: Path, is_pipe: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A pipe whose writer never comes, or a file that nests without end: what GPUs answered before is not known, and that is said."""
+    file = tmp_path / "capabilities.json"
+    if is_pipe:
+        os.mkfifo(file)
+    else:
+        file.write_text('{"NVIDIA H200, whole":{"driver":"580","odd":' + "[" * 100_000)
+    known = Capabilities(file, "0.2")
+
+    assert known.compare(GpuFacts(index=0, uuid="GPU-0", name="NVIDIA H200"), None, {"power_w"}) is None
+    assert any("is not read" in message for message in caplog.messages)

@@ -276,6 +276,18 @@ def test_a_mark_that_no_kernel_made_hides_nothing_that_comes(tmp_path: Path, beg
     until(lambda: told.codes() == [79])
 
 
+def test_a_pipe_in_place_of_the_mark_holds_nobody_up(tmp_path: Path, begun: Callable[..., Told]) -> None:
+    """Its writer never comes; the log is read from now on, and the mark is made in its place."""
+    log, mark = tmp_path / "kmsg", tmp_path / "mark"
+    os.mkfifo(mark)
+    write(log, record(31, 1))
+    told = begun(log, mark)
+    until(mark.is_file)
+    write(log, record(79, 2))
+
+    until(lambda: told.codes() == [79])
+
+
 def test_an_entry_of_the_journal_that_nests_without_end_costs_itself_alone(
     tmp_path: Path, begun: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
 ) -> None:
