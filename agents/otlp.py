@@ -17,7 +17,7 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from agents import otlp_protobuf
-from agents.connection import connected
+from agents.connection import TooLargeError, connected
 from agents.scrape import Target
 from agents.source import ENGINE, GPU, HOST
 from agents.vitals import STALE_S, LastTick, NodeView
@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 EVERY_S: Final = 10.0
 DEADLINE_S: Final = 5.0
 """For a whole request and its answer."""
+ANSWER_BYTES: Final = 1 << 16
+"""Of an answer, what is read; its first few tell what was refused."""
 PATH: Final = "/v1/metrics"
 NO_JSON: Final = (400, 406, 415)
 """What collectors answer that take protobuf alone, as VictoriaMetrics does."""
@@ -236,10 +238,10 @@ def post(where: Target, body: bytes, kind: str = JSON, deadline_s: float | None 
     headers = {"Content-Type": kind, "User-Agent": "fettle-agent", "Connection": "close"}
     if where.secret is not None:
         headers["Authorization"] = where.secret
-    with connected(where, DEADLINE_S if deadline_s is None else deadline_s) as connection:
+    with connected(where, DEADLINE_S if deadline_s is None else deadline_s, 2 * ANSWER_BYTES) as connection:
         connection.request("POST", where.path, body, headers)
         with connection.getresponse() as response:
-            return response.status, response.read(1 << 16)
+            return response.status, response.read(ANSWER_BYTES)
 
 
 def _rejected(answer: bytes) -> int:
@@ -260,6 +262,8 @@ def reason(error: Exception) -> str:
         return f"no answer within {DEADLINE_S:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted here: {error.verify_message}"
+    if isinstance(error, TooLargeError):
+        return "its answer is larger than it may be"
     return type(error).__name__
 
 

@@ -13,7 +13,7 @@ import zlib
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from agents.connection import connected
+from agents.connection import TooLargeError, connected
 from agents.room import Holding, NoRoomError
 
 DEADLINE_S: Final = 4.0
@@ -96,10 +96,16 @@ def fetch(where: Target, deadline_s: float = DEADLINE_S, max_bytes: int = MAX_BY
     """The body of one GET, held in `holding`; ScrapeError when it does not come whole, in time and in size."""
     bound = _Bound(where, max_bytes, holding)
     try:
-        with connected(where, deadline_s) as connection:
+        with connected(
+            where, deadline_s, max_bytes + max_bytes // 4 + _CHUNK
+        ) as connection:  # room for the sizes of small chunks
             return _get(connection, where, bound)
     except ScrapeError:
         raise
+    except TooLargeError:
+        raise ScrapeError(
+            "out_of_range", f"{where.url} answers with more than it may, in its headers or its body, which is not read."
+        ) from None
     except TimeoutError:
         raise _late(where, deadline_s) from None
     except (OSError, http.client.HTTPException, ValueError) as error:

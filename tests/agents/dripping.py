@@ -9,8 +9,8 @@ from agents.scrape import Target, target
 
 
 @contextmanager
-def dripping(head: bytes, drop: bytes) -> Iterator[Target]:
-    """A server that answers with `head`, then with `drop` every few milliseconds until the other side goes."""
+def dripping(head: bytes, drop: bytes, pause_s: float = 0.02) -> Iterator[Target]:
+    """A server that answers with `head`, then with `drop` after each pause until the other side goes."""
     listener = socket.create_server(("127.0.0.1", 0))
     stop = threading.Event()
 
@@ -18,8 +18,9 @@ def dripping(head: bytes, drop: bytes) -> Iterator[Target]:
         connection, _ = listener.accept()
         with connection:
             try:
+                connection.recv(1 << 16)
                 connection.sendall(head)
-                while not stop.wait(0.02):
+                while not stop.wait(pause_s):
                     connection.sendall(drop)
             except OSError:
                 return

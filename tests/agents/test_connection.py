@@ -3,13 +3,15 @@
 import socket
 import threading
 import time
+import tracemalloc
 
 import pytest
 
 from agents import scrape
 from agents.config import load
+from agents.connection import TooLargeError
 from agents.doctor_server import otlp
-from agents.otlp import post
+from agents.otlp import post, reason
 from agents.scrape import ScrapeError, target
 from tests.agents.dripping import dripping
 
@@ -51,6 +53,53 @@ def test_a_collector_that_drips_is_a_timeout_too(slow: str) -> None:
         took = time.monotonic() - began
 
     assert took < 5
+
+
+_CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+_MUCH = b"x" * 60_000
+FLOODS = {
+    "chunk of a negative size": (_CHUNKED + b"-1\r\n", _MUCH),
+    "chunk without an end": (_CHUNKED + b"ffffffffffff\r\n", _MUCH),
+    "extensions of chunks": (_CHUNKED, b"1;x=" + _MUCH + b"\r\n1\r\n"),
+    "trailers": (_CHUNKED + b"0\r\n", b"X-More: " + _MUCH + b"\r\n"),
+    "headers": (b"HTTP/1.1 200 OK\r\n", b"X-More: " + _MUCH + b"\r\n"),
+    "continues": (b"", b"HTTP/1.1 100 Continue\r\nX-More: " + _MUCH + b"\r\n\r\n"),
+    "body of a negative length": (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", _MUCH),
+    "body of an enormous length": (b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", _MUCH),
+    "body until the connection ends": (b"HTTP/1.0 200 OK\r\n\r\n", _MUCH),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_an_answer_of_too_many_bytes_is_left_wherever_they_stand(flood: str) -> None:
+    """What is not of the body is counted too, and never held: a chunk of -1 bytes would be all that ever comes."""
+    with dripping(*FLOODS[flood], pause_s=0.002) as where:
+        tracemalloc.start()
+        with pytest.raises(ScrapeError) as caught:
+            scrape.fetch(where, 5, max_bytes=1_000_000)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+    assert caught.value.reason == "out_of_range"
+    assert peak < 4_000_000
+
+
+@pytest.mark.parametrize("flood", ["chunk of a negative size", "headers", "continues"])
+def test_a_collector_that_answers_without_end_is_said_to(flood: str) -> None:
+    """The first bytes of a body that is merely long are taken, whatever else of the answer is too large ends it."""
+    with dripping(*FLOODS[flood], pause_s=0.002) as where, pytest.raises(TooLargeError) as caught:
+        post(where, b"{}", deadline_s=5)
+
+    assert reason(caught.value) == "its answer is larger than it may be"
+
+
+def test_small_chunks_of_a_large_answer_are_taken() -> None:
+    """The room beside the body holds the sizes of chunks that are a line each, as honest exporters send them."""
+    line = b'power{gpu="0",UUID="GPU-0"} 100.25\n'
+    count = 950_000 // len(line)
+    body = b"".join(b"%x\r\n%s\r\n" % (len(line), line) for _ in range(count)) + b"0\r\n\r\n"
+    with dripping(_CHUNKED + body, b"") as where:
+        assert scrape.fetch(where, 10, max_bytes=1_000_000) == line * count
 
 
 def test_the_doctor_says_that_a_collector_drips(monkeypatch: pytest.MonkeyPatch) -> None:
