@@ -245,11 +245,12 @@ def post(where: Target, body: bytes, kind: str = JSON, deadline_s: float | None 
 
 
 def _rejected(answer: bytes) -> int:
-    """Data points that the collector says it refused; 0 where it says nothing that can be read."""
+    """Data points that the collector says it refused; 0 where it says nothing that can be."""
     try:
-        return int(json.loads(answer)["partialSuccess"]["rejectedDataPoints"])
-    except (ValueError, KeyError, TypeError):
+        rejected = int(json.loads(answer)["partialSuccess"]["rejectedDataPoints"])
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return 0
+    return rejected if 0 <= rejected < 1 << 63 else 0  # an int64 in the protocol
 
 
 def reason(error: Exception) -> str:

@@ -187,6 +187,27 @@ async def test_a_gateway_that_passes_metrics_on_later_has_taken_them(collector: 
 
 
 @pytest.mark.parametrize(
+    "rejected",
+    [b"[" * 60_000, b"1e999", b"NaN", b"9" * 5000, b"9" * 4000, b"-1", b'"many"', b"[]", b"{}", b"null"],
+    ids=lambda odd: odd[:9],
+)
+async def test_an_odd_answer_of_a_collector_costs_nothing(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, rejected: bytes
+) -> None:
+    """The next request is sent as usual: what cannot be read as a number of refused points refuses none."""
+    monkeypatch.setattr(otlp, "EVERY_S", 0.0)
+    collector.answer = b'{"partialSuccess": {"rejectedDataPoints": ' + rejected + b"}}"
+    async with node() as loop:
+        sending = exporter(collector.url, [loop.view()])
+        for done in range(2):
+            sending.ticked(time.monotonic())
+            await until(lambda done=done: sending.sent > done and not sending._worker.busy)
+        sending.close()
+
+    assert (sending.sent, sending.failed, len(collector.bodies)) == (2, 0, 2)
+
+
+@pytest.mark.parametrize(
     ("status", "answer", "said"),
     [
         (503, b"", "HTTP status 503"),
