@@ -9,13 +9,15 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.exceptions import InvalidStatus
+from websockets.http11 import Response
 
 from agents import otlp_protobuf
 from agents.config import AgentConfig, ConfigError
 from agents.otlp import NO_JSON, PATH, is_taken, post, reason
+from agents.outbox import plain
 from agents.scrape import target
+from agents.server_socket import FAILURES, RedirectError, connected
 from agents.server_url import shown
 
 Found = tuple[str, Literal["ok", "note", "wrong"], str, str]
@@ -40,19 +42,16 @@ async def server(config: AgentConfig, now: Callable[[], float] = time.time) -> l
         return [*found, ("token", "wrong", str(error), "On the server: `manage.py agent_token NODE`.")]
     began = time.monotonic()
     try:
-        headers = {"Authorization": f"Bearer {token}"}
-        async with connect(
-            config.server, additional_headers=headers, compression=None, open_timeout=PATIENCE_S, close_timeout=1, proxy=None
-        ) as socket:
+        async with connected(config.server, token, PATIENCE_S) as socket:
             took = time.monotonic() - began
-            date = None if socket.response is None else socket.response.headers.get("Date")
+            date = None if socket.response is None else _date(socket.response)
     except InvalidStatus as error:
-        date = error.response.headers.get("Date")
-        return [*found, _refused(config, error.response.status_code), *_skew(date, now())]
-    except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
-        reason = (
-            "no answer in time" if isinstance(error, TimeoutError) else str(error).splitlines()[0] if str(error) else "no answer"
-        )
+        return [*found, _refused(config, error.response.status_code), *_skew(_date(error.response), now())]
+    except RedirectError as error:
+        return [*found, ("server", "wrong", f"{shown(config.server)} cannot be reached: {error}", "")]
+    except FAILURES as error:
+        said = plain(str(error).partition("\n")[0]) or "no answer"
+        reason = "no answer in time" if isinstance(error, TimeoutError) else said
         remedy = "Check the address, that the server runs (curl its /healthz), DNS, and firewalls between the two."
         return [*found, ("server", "wrong", f"{shown(config.server)} cannot be reached: {reason}", remedy)]
     reached: Found = ("server", "ok", f"{shown(config.server)} takes the token of {config.node} ({took * 1000:.0f} ms)", "")
@@ -67,11 +66,17 @@ def _refused(config: AgentConfig, status: int) -> Found:
     return ("server", "wrong", f"{shown(config.server or '')} answers with HTTP status {status}", remedy)
 
 
+def _date(response: Response) -> str | None:
+    """What the server says the time is; None where it says nothing, or several things."""
+    told = response.headers.get_all("Date")
+    return told[0] if len(told) == 1 else None
+
+
 def _skew(date: str | None, now: float) -> list[Found]:
     """The difference to the server's clock, by its Date header."""
     try:
         theirs = None if date is None else parsedate_to_datetime(date).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         theirs = None
     if theirs is None:
         return [("clock", "note", "the server did not tell its time", "")]

@@ -3,17 +3,18 @@
 import asyncio
 import logging
 import random
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI
 
 from agents.clock import Clock
 from agents.config import ConfigError
 from agents.outbox import Outbox, plain
 from agents.segment import Group
+from agents.server_socket import FAILURES, RedirectError, connected
 from agents.server_url import shown
 from agents.session import WELCOME_S, ServerRefusedError, Session
 from agents.spool import Spool
@@ -41,6 +42,7 @@ class Sender:
         self._session: Session | None = None
         self._begun = asyncio.Event()
         self._said = ""
+        self._defects: set[tuple[str, str, int | None]] = set()
         self._lost = 0
         self._stopping = False
         self.on_command: Callable[[Command], None] | None = None
@@ -102,8 +104,10 @@ class Sender:
             except ServerRefusedError as error:
                 refused = True
                 self._say(f"The server refuses this node: {error}", logging.ERROR)
-            except (OSError, ConnectionClosed, InvalidHandshake, asyncio.TimeoutError, WireError) as error:
+            except (*FAILURES, WireError) as error:
                 self._say(f"No connection to {self._shown}: {_short(error)}", logging.WARNING)
+            except Exception as error:
+                self._tell_defect(error)
             finally:
                 self._session = None
             if self._stopping or group is not self._spool.current:
@@ -116,11 +120,7 @@ class Sender:
     async def _deliver(self, group: Group) -> None:
         """One connection; returns when it is stopped."""
         try:
-            headers = {"Authorization": f"Bearer {self._token()}"}
-            connection = connect(
-                self._url, additional_headers=headers, compression=None, open_timeout=WELCOME_S, close_timeout=1, proxy=None
-            )
-            async with connection as socket:
+            async with connected(self._url, self._token(), WELCOME_S) as socket:
                 self._session = Session(self._outbox, self._clock, socket, group, self._welcomed, self.on_command)
                 await self._session.run()
         except InvalidStatus as error:
@@ -131,7 +131,7 @@ class Sender:
                     "issue one on the server and put it into the token file"
                 ) from None
             raise
-        except (ConfigError, InvalidURI) as error:
+        except (ConfigError, InvalidURI, RedirectError) as error:
             raise ServerRefusedError(str(error)) from None
         except ConnectionClosed as error:
             if error.rcvd is not None and error.rcvd.code == _CLOSE_REVOKED:
@@ -140,6 +140,15 @@ class Sender:
 
     def _welcomed(self) -> None:
         self._say(f"Connected to {self._shown}.", logging.INFO)
+
+    def _tell_defect(self, error: Exception) -> None:
+        """Log where it is, once for each place: whatever is wrong here, what is spooled shall be sent, now or by a later version."""
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        defect = (type(error).__name__, place.filename, place.lineno)
+        if defect not in self._defects:
+            self._defects.add(defect)
+            log.error("The line to %s broke over a defect; it is tried again.", self._shown, exc_info=error)
+        self._said = ""
 
     def _say(self, what: str, level: int) -> None:
         """Log a change of state, once."""

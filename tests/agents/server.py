@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from socket import create_connection, create_server
 from typing import Any
 
 from websockets.asyncio.server import ServerConnection, serve
@@ -77,6 +79,45 @@ async def running(port: int = 0, **options: Any) -> AsyncIterator[Server]:
     async with serve(server.talk, "127.0.0.1", port, process_request=server.check, compression=None, **options) as listening:
         server.url = f"ws://127.0.0.1:{listening.sockets[0].getsockname()[1]}/ws/agent/"
         yield server
+
+
+class Odd:
+    """A server that answers every request with the same bytes, and counts them."""
+
+    url = ""
+    connections = 0
+
+
+@contextlib.contextmanager
+def odd_server(answer: bytes) -> Iterator[Odd]:
+    """It listens, in a thread."""
+    odd = Odd()
+    listener = create_server(("127.0.0.1", 0))
+    odd.url = f"ws://127.0.0.1:{listener.getsockname()[1]}/ws/agent/"
+    is_over = threading.Event()
+
+    def serve_all() -> None:
+        while True:
+            connection, _ = listener.accept()
+            if is_over.is_set():
+                connection.close()
+                return
+            odd.connections += 1
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(5)
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+    thread = threading.Thread(target=serve_all, daemon=True)
+    thread.start()
+    try:
+        yield odd
+    finally:
+        is_over.set()
+        with contextlib.suppress(OSError):
+            create_connection(listener.getsockname(), 5).close()
+        thread.join(10)
+        listener.close()
 
 
 async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:

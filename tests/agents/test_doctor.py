@@ -17,7 +17,7 @@ from agents.spool import Spool
 from cli.__main__ import main
 from tests.agents.exporter import exporter, free_port
 from tests.agents.fake_nvml import FakeNvml
-from tests.agents.server import TOKEN, running
+from tests.agents.server import TOKEN, odd_server, running
 from wire.metrics import REASONS
 
 
@@ -148,6 +148,33 @@ async def test_the_server_is_reached_and_takes_the_token_and_hears_no_data(confi
     assert bad["token file"][0] == "ok"
     assert gone["server"][0] == "wrong"
     assert "cannot be reached" in gone["server"][1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: ws://login.example:99999/?session=1\r\n\r\n",
+            "it redirects to login.example, which is not",
+        ),
+        (b"HTTP/1.1 302 Found\r\nLocation: /a\r\nLocation: /b\r\n\r\n", "several places"),
+        (b"HTTP/1.1 500 No\r\nDate: one\r\nDate: two\r\n\r\n", "HTTP status 500"),
+        (b"HTTP/1.1 500 No\r\nDate: Mon, 01 Jan 99999 00:00:00 +9999999999\r\n\r\n", "HTTP status 500"),
+        (b"\x1b\xff", "cannot be reached"),
+    ],
+)
+async def test_whatever_answers_in_the_servers_place_is_told(tmp_path: Path, answer: bytes, said: str) -> None:
+    """A redirect is not followed, and names the other host alone; nothing that is answered is a traceback."""
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    with odd_server(answer) as odd:
+        found = await doctor_server.server(AgentConfig(node="n", server=odd.url, token_file=token))
+    (of_server,) = [one for one in found if one[0] == "server"]
+
+    assert of_server[1] == "wrong"
+    assert said in of_server[2]
+    assert "session" not in of_server[2]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from agents.clock import RealClock
 from agents.segment import BATCH, EVENT, Group
 from agents.sender import Sender
 from agents.spool import Spool
-from tests.agents.server import TOKEN, Server, error, refuse, running, until
+from tests.agents.server import TOKEN, Server, error, odd_server, refuse, running, until
 from wire.codec import encode, encode_text
 from wire.messages import Ack, Batch, Command, Event, Hello, Processes, Refused
 
@@ -224,6 +225,107 @@ async def test_a_wrong_token_is_said_once_and_tried_again(caplog: pytest.LogCapt
     refusals = [record for record in caplog.records if "HTTP 403" in record.getMessage()]
     assert len(refusals) == 1
     assert refusals[0].levelno == logging.ERROR
+
+
+REDIRECTS = {
+    "Location: ws://login.example:99999/?session=1": "login.example",
+    "Location: https://login.example/": "login.example",
+    "Location: /a\r\nLocation: /b": "several places at once",
+    "Location: ws://[": "an address that is none",
+    "Location: ws://a..b/": "a..b",
+    f"Location: ws://{'a' * 70}.example/": f"{'a' * 70}.example",
+    "Location: /elsewhere": "another path",
+    "Location: ": "another path",
+}
+
+
+@pytest.mark.parametrize("where", REDIRECTS)
+async def test_no_redirect_is_followed_and_each_is_said_once(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A proxy's page for logging in is a refusal like others: a sentence with the place's host alone, and another try."""
+    answer = f"HTTP/1.1 302 Found\r\n{where}\r\nContent-Length: 0\r\n\r\n".encode()
+    with odd_server(answer) as odd:
+        async with agent(Spool(), odd.url) as one:
+            one.batch()
+            await until(lambda: odd.connections >= 3)
+            (record,) = [record for record in caplog.records if record.name == "agents.sender"]
+
+    assert (
+        f"The server refuses this node: HTTP 302: it redirects to {REDIRECTS[where]}, which is not followed"
+        in record.getMessage()
+    )
+    assert record.levelno == logging.ERROR
+    assert record.exc_info is None
+    assert "session" not in record.getMessage()
+
+
+async def test_nothing_is_told_to_the_server_that_a_redirect_names() -> None:
+    """Neither hellos nor batches: it is not the one that was set."""
+    async with running() as other:
+        with odd_server(f"HTTP/1.1 307 No\r\nLocation: {other.url}\r\n\r\n".encode()) as odd:
+            async with agent(Spool(), odd.url) as one:
+                one.batch()
+                await until(lambda: odd.connections >= 2)
+
+                assert not one.sender.is_connected
+        assert (other.connections, other.frames) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"\x00" * 100,
+        b"HTTP/1.1 302 Found\r\n\r\n",
+        b"HTTP/1.1 99999 Many\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n",
+        b"HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: \xff\r\n\r\n",
+        b"HTTP/1.1 503 \xff\x1b\r\n\r\n",
+        b"X: " + b"y" * 9000,
+    ],
+    ids=lambda answer: repr(answer[:60]),
+)
+async def test_no_answer_ends_the_sender(answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever listens there: one line, and another try."""
+    with odd_server(answer) as odd:
+        async with agent(Spool(), odd.url) as one:
+            one.batch()
+            await until(lambda: odd.connections >= 3)
+
+            assert not one.spool.current.is_empty
+    (record,) = [record for record in caplog.records if record.name == "agents.sender"]
+    assert record.exc_info is None
+    assert record.getMessage().isprintable()
+
+
+async def test_a_defect_of_ours_is_logged_with_its_place_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """What waits is worth another try: the defect may be in one command, or in one record of many."""
+
+    def on_command(command: Command) -> None:
+        raise IndexError(command.name)
+
+    async with running() as server, agent(Spool(), server.url) as one:
+        one.sender.on_command = on_command
+        for connections in (1, 2, 3):
+            await until(partial(_is_connected, server, one, connections))
+            if connections < 3:
+                for socket in set(server.open):
+                    await socket.send(encode(Command(name="release")))
+        one.batch()
+        await until(lambda: one.spool.current.is_empty)
+
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert record.exc_info is not None
+    assert "defect" in record.getMessage()
+
+
+def _is_connected(server: Server, one: Agent, connections: int) -> bool:
+    return server.connections == connections and one.sender.is_connected
 
 
 async def test_it_waits_for_a_server_that_is_not_there_yet(caplog: pytest.LogCaptureFixture) -> None:
