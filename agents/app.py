@@ -13,6 +13,7 @@ from typing import Any, Final
 from agents import lock, loop, one_heap, outputs
 from agents.clock import Clock, RealClock
 from agents.config import AgentConfig, ConfigError
+from agents.lookups import Lookups
 from agents.loop import NodeLoop, agent_version
 from agents.sender import Sender
 from agents.source import Source
@@ -44,11 +45,18 @@ def run(config: AgentConfig) -> int:
         log.info("Without --spool, what the server has not stored yet is lost when the agent ends.")
     gc.collect()
     gc.freeze()  # what is here by now stays: later collections need not look at it
-    hangs = asyncio.run(_serve(nodes, clock, outputs.Outputs(config, config.server, nodes, held)))
-    if hangs:
+    lookups, code = Lookups(), 0
+    try:
+        hangs = asyncio.run(_serve(nodes, clock, outputs.Outputs(config, config.server, nodes, held), lookups))
+    except Exception:
+        if not lookups.is_busy:
+            raise
+        log.critical("The agent ends over a defect.", exc_info=True)
+        hangs, code = True, 1
+    if hangs or lookups.is_busy:
         logging.shutdown()
-        os._exit(0)  # a driver call that never comes back would hold up the interpreter's own exit
-    return 0
+        os._exit(code)  # a driver call or a resolver that never comes back would hold up the interpreter's own exit
+    return code
 
 
 def build(config: AgentConfig, server: str, clock: Clock) -> list[NodeLoop]:
@@ -90,10 +98,11 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
     ]
 
 
-async def _serve(nodes: Sequence[NodeLoop], clock: Clock, out: outputs.Outputs) -> bool:
+async def _serve(nodes: Sequence[NodeLoop], clock: Clock, out: outputs.Outputs, lookups: Lookups) -> bool:
     """True when something hangs and only the process's end can end it."""
     stop = asyncio.Event()
     running = asyncio.get_running_loop()
+    running.set_default_executor(lookups)
     await out.start()
     senders = [asyncio.create_task(node.sender.run()) for node in nodes if node.sender is not None]
     ticking = asyncio.create_task(loop.run(nodes, clock, stop, out.ticked))

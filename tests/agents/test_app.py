@@ -84,6 +84,38 @@ async def test_sigterm_ends_it_in_under_two_seconds_connected_or_not(token: Path
         assert seconds < 2
 
 
+_HANGING_RESOLVER = """
+import socket, sys, time
+def hang(*words, **options):
+    print("asked for a name", file=sys.stderr, flush=True)
+    time.sleep(60)
+socket.getaddrinfo = hang
+from cli.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+async def test_sigterm_ends_it_in_time_while_the_resolver_hangs(token: Path) -> None:
+    """A look-up has a thread of its own, which neither the loop's end nor the interpreter's waits for."""
+    words = ("agent", "--server", "wss://fettle.example/ws/agent/", "--token-file", str(token), "--node", "n")
+    agent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _HANGING_RESOLVER, *words, cwd=ROOT, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        assert agent.stderr is not None
+        async with asyncio.timeout(20):
+            while b"asked for a name" not in await agent.stderr.readline():
+                pass
+        code, seconds = await ended(agent)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            agent.kill()
+        await agent.communicate()
+
+    assert code == 0
+    assert seconds < 2
+
+
 async def test_kill_9_loses_nothing_that_was_spooled_and_doubles_nothing_acked(token: Path, tmp_path: Path) -> None:
     """The next run delivers the rest under the old boot, after its own first batches."""
     words = ("agent", "--token-file", str(token), "--node", "n", "--spool", str(tmp_path / "spool"))
