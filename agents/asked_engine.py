@@ -51,6 +51,7 @@ class Asked:
         self._parser = Parser(KINDS[kind].starts)
         self._before: Answer | None = None
         self._before_bytes = 0
+        self._is_broken = False
         self._holding = Holding(room)
 
     @property
@@ -67,7 +68,9 @@ class Asked:
             if error.reason == "out_of_range":  # whoever answers with too much is not given more for it
                 self._forget()
         except Exception:
-            log.exception("The answer of %s could not be read", self.name)
+            if not self._is_broken:
+                log.exception("The answer of %s could not be read, which is a defect", self.name)
+            self._is_broken = True
             self.error = ScrapeError("driver_error", f"The answer of {self.name} could not be read.")
         self._holding.shrink(self._parser.kept + self._before_bytes)
 
@@ -105,6 +108,7 @@ class Asked:
         self.values, self.reasons = readings(KINDS[self.kind], before, now)
         self.model = model(KINDS[self.kind], now) or self.model
         self._before, self._before_bytes, self.at, self.error = now, size, now.t, None
+        self._is_broken = False
 
     def _forget(self) -> None:
         self._parser.forget()

@@ -21,6 +21,8 @@ MAX_AGE_S: Final = 15.0
 """An answer older than this is no reading of now."""
 GONE_S: Final = 30.0
 """A GPU that the exporter has not named for so long, while it names others, is lost."""
+MANY_HOSTS: Final = 3
+"""Of the nodes that one exporter tells of, so many are named."""
 _BLANK: Final = (
     "dcgm-exporter gives blanks or noughts for all profiling metrics of this GPU: end what else profiles it, then run `dcgmi profile --resume` "
     "on the node, or restart the exporter."
@@ -170,13 +172,15 @@ class DcgmDriver:
         answers = [(gpu, endpoint) for endpoint in endpoints for gpu in endpoint.gpus.values()]
         hosts = sorted({host for gpu, _ in answers for host in gpu.hosts})
         if len(hosts) > 1:
-            raise DriverError("several_nodes", f"dcgm-exporter tells of {', '.join(hosts)}")
+            some = ", ".join(hosts[:MANY_HOSTS]) + (", ..." if len(hosts) > MANY_HOSTS else "")
+            raise DriverError("several_nodes", f"dcgm-exporter tells of {some}")
         if any(isinstance(endpoint.error, TooManyGpusError) for endpoint in endpoints):
             raise DriverError("several_nodes", f"dcgm-exporter names more than {MAX_GPUS} GPUs")
         if len(failures) == len(endpoints):
             raise DriverError("no_exporter", " ".join(failures).rstrip("."))
         if not answers:
-            raise DriverError("no_gpu", "dcgm-exporter names no GPU")
+            names = " and ".join(endpoint.where.url for endpoint in endpoints if endpoint.error is None)
+            raise DriverError("no_exporter", f"{names} answers and names no GPU")
         if len({gpu.uuid for gpu, _ in answers}) > MAX_GPUS:
             raise DriverError("several_nodes", f"dcgm-exporter names more than {MAX_GPUS} GPUs")
         now = time.monotonic()

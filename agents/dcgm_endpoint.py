@@ -41,6 +41,9 @@ class Memory:
     is_silent: bool = False
     """It was told that it does not answer."""
 
+    is_broken: bool = False
+    """It was logged that its answer meets a defect."""
+
     def forget(self, told: Collection[str]) -> None:
         """Drop the oldest of the GPUs that are not told of any more, where there are too many."""
         for known in (self.changed, self.xids):
@@ -82,7 +85,7 @@ class Endpoint:
         self._stop.set()
 
     def ask(self) -> None:
-        """One scrape; a failure is kept in `error`."""
+        """One scrape; a failure is kept in `error`. Never raises."""
         try:
             body = fetch(self.where, self._deadline_s)
             if body != self._body or self._has_times:  # what has a time of its own ages though it stays the same
@@ -93,7 +96,13 @@ class Endpoint:
         except ScrapeError as error:
             self.error = error
             return
-        self.at, self.error = time.monotonic(), None
+        except Exception:
+            if not self._memory.is_broken:
+                log.exception("The answer of %s could not be read, which is a defect", self.where.url)
+            self._memory.is_broken = True
+            self.error = ScrapeError("driver_error", f"The answer of {self.where.url} could not be read.")
+            return
+        self.at, self.error, self._memory.is_broken = time.monotonic(), None, False
 
     def tell_silence(self) -> None:
         """Tell that it does not answer, once, and that it does again; its neighbours may tell of the same GPUs."""
@@ -140,11 +149,7 @@ class Endpoint:
     def _run(self) -> None:
         while not self._stop.wait(self._period):
             failed = self.error is not None
-            try:
-                self.ask()
-            except Exception:
-                log.exception("%s could not be read; it is asked again", self.where.url)
-                continue
+            self.ask()
             if self.error is not None and not failed:
                 log.warning("%s The readings that it brings are absent until it answers.", self.error)
             elif self.error is None and failed:

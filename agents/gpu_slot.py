@@ -44,6 +44,7 @@ class Slot:
         self.busy = False  # another profiler holds its counters
         self.worker = Worker(f"gpu-{facts.index}")
         self.waits = False  # for its turn to be read
+        self.is_broken = False  # its last reading failed over a defect
         self.attach(device)
 
     def attach(self, device: Gpu) -> None:
@@ -160,7 +161,7 @@ class Round:
     def _read_from(self, slot: Slot) -> None:
         """Read this GPU, then those that wait; in its thread."""
         while True:
-            _read(slot.reader, self._now)
+            _read(slot, self._now)
             following = self._next()
             if following is None:
                 return
@@ -182,10 +183,17 @@ class Round:
         finish(self.future)
 
 
-def _read(reader: GpuReader, now: float) -> None:
-    """Read what is due at monotonic second `now`; a defect makes its readings absent."""
+def _read(slot: Slot, now: float) -> None:
+    """Read what is due at monotonic second `now`; a defect makes its readings absent, and is logged once until it can be read again."""
     try:
-        reader.collect(now)
+        slot.reader.collect(now)
     except Exception:
-        log.exception("A GPU could not be read; its readings are absent, and it is read again with the next tick")
-        reader.fail("driver_error")
+        if not slot.is_broken:
+            log.exception(
+                "GPU %d could not be read, which is a defect; its readings are absent, and each tick tries it again",
+                slot.facts.index,
+            )
+        slot.is_broken = True
+        slot.reader.fail("driver_error")
+    else:
+        slot.is_broken = False

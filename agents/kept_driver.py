@@ -67,6 +67,7 @@ class KeptDriver:
         self._outcome: Opened | DriverError | None = None
         self._is_shut = False
         self._is_given_up = False
+        self._defect = ""
         self._watcher: threading.Thread | None = None
         self._watching = threading.Event()
         self._on_event: Callable[[], None] = _nothing
@@ -192,8 +193,10 @@ class KeptDriver:
             except DriverError as error:
                 self._outcome = error
             except Exception as error:
-                log.exception("The GPU driver could not be opened; it is tried again")
-                self._outcome = DriverError("driver_error", str(error))
+                if repr(error) != self._defect:
+                    self._defect = repr(error)
+                    log.exception("The GPUs could not be read, which is a defect; it is tried again")
+                self._outcome = DriverError("no_exporter" if self._is_exporter else "driver_error", str(error))
 
         self.is_opening = True
         # at the start it is worth waiting: the first hello should name the GPUs
@@ -209,7 +212,7 @@ class KeptDriver:
         outcome, self._outcome = self._outcome, None
         self.is_opening = False
         if not isinstance(outcome, Opened):
-            error = outcome or DriverError("driver_error")
+            error = outcome or DriverError("no_exporter" if self._is_exporter else "driver_error")
             self.enter(error.state, str(error))
             self._users.fail(self.silence)
             return

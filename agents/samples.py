@@ -4,6 +4,7 @@ The exporter's own TYPE and HELP lines are never looked at; the registry knows w
 """
 
 import io
+import math
 from typing import Final, NamedTuple
 
 from agents.room import Holding
@@ -79,7 +80,7 @@ class Parser:
                 hold(holding, SAMPLE_BYTES + more * LABEL_BYTES)
             try:
                 samples.append(self._parsed(head, text) if known is None else _again(known, rest))
-            except (ValueError, IndexError, KeyError):
+            except Exception:  # whatever a line does to a parser: numbers beyond all bounds raise more than ValueError
                 bad += 1
         return Parsed(samples, bad)
 
@@ -110,14 +111,21 @@ def _again(known: tuple[str, dict[str, str]], rest: str) -> Sample:
     words = rest.split()
     if not 1 <= len(words) <= 2:
         raise ValueError
-    return Sample(*known, float(words[0]), int(words[1]) / 1000 if len(words) == 2 else None)
+    return Sample(*known, float(words[0]), _time(int(words[1]) / 1000) if len(words) == 2 else None)
 
 
 def _parsed(line: str) -> Sample:
-    """One line's sample; ValueError, IndexError or KeyError where it is none."""
+    """One line's sample; raises whatever the library does where it is none."""
     from prometheus_client.parser import text_string_to_metric_families  # 4 MB that only who scrapes pays
 
     [family] = text_string_to_metric_families(line)
     [sample] = family.samples
     at = sample.timestamp
-    return Sample(sample.name, sample.labels, float(sample.value), None if at is None else float(at))
+    return Sample(sample.name, sample.labels, float(sample.value), None if at is None else _time(float(at)))
+
+
+def _time(at: float) -> float:
+    """The same; ValueError where it is no second of any time."""
+    if not math.isfinite(at):
+        raise ValueError
+    return at

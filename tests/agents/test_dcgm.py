@@ -1,15 +1,18 @@
 """dcgm-exporter as the source of a node's GPUs: the real agent's machine over stub exporters on loopback."""
 
+import logging
 import re
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from agents import dcgm, dcgm_endpoint, kept_driver
+from agents import dcgm, dcgm_endpoint, dcgm_readings, kept_driver
 from agents.dcgm import DcgmDriver, DcgmReader
+from agents.dcgm_readings import GpuAnswer
 from agents.device import DRIVER_STATES, DeviceEvent, DriverError, GpuReader
 from agents.machine import Machine
+from agents.samples import Sample
 from agents.scrape import target
 from tests.agents.exporter import Exporter, answer, exporter, free_port
 from tests.agents.ticking import named, until
@@ -286,7 +289,56 @@ def test_nobody_and_nothing_are_states_with_a_remedy(stub: Exporter) -> None:
     stub.body = b"# just started\n"
     with pytest.raises(DriverError) as caught:
         DcgmDriver([target(stub.url)]).open()
-    assert caught.value.state == "no_gpu"
+    assert caught.value.state == "no_exporter"
+    assert str(caught.value).startswith(f"{stub.url} answers and names no GPU: no dcgm-exporter tells of this node's GPUs: check")
+
+
+async def test_a_line_with_an_absurd_time_costs_itself_and_is_told_once(stub: Exporter, caplog: pytest.LogCaptureFixture) -> None:
+    """All other readings go on, and no GPU is lost for it."""
+    machine = Machine(DcgmDriver([target(stub.url)]))
+    await machine.collect()
+    temperature = "\n".join(
+        line for line in answer("dcgm-exporter-4.5.prom").splitlines() if line.startswith("DCGM_FI_DEV_GPU_TEMP{")
+    )
+    body = answer("dcgm-exporter-4.5.prom").replace("612.345000", "400.000000")
+    stub.body = body.replace(temperature, temperature.replace("\n", f" {'9' * 330}\n") + f" {'9' * 330}").encode()
+    await until(machine, lambda tick: named(tick, 0)["power_w"] == 400)
+    asked = len(stub.asked)
+    tick = await machine.collect()
+    await until(machine, lambda tick: len(stub.asked) >= asked + 3)
+    told = machine.events()
+    await machine.close()
+
+    assert named(tick, 0)["temperature_c"] == "unsupported"
+    assert told == []
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "that are no samples" in record.getMessage()
+
+
+async def test_a_defect_in_reading_an_exporter_names_it_and_is_logged_once(
+    stub: Exporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Readings are absent, the state is the exporter's and no driver's, and it is asked again."""
+    read = dcgm_readings.gpus
+
+    def break_down(samples: list[Sample], now: float) -> dict[str, GpuAnswer]:
+        raise ArithmeticError("of a defect")
+
+    monkeypatch.setattr(dcgm_endpoint, "gpus", break_down)
+    machine = Machine(DcgmDriver([target(stub.url)]))
+    await until(machine, lambda tick: len(stub.asked) >= 4)
+    (event,) = machine.events()
+
+    assert machine.state == "no_exporter"
+    assert f"The answer of {stub.url} could not be read" in event.text
+    monkeypatch.setattr(dcgm_endpoint, "gpus", read)
+    await until(machine, lambda tick: machine.state == "ok" and named(tick, 0)["power_w"] is not None)
+    monkeypatch.setattr(dcgm_endpoint, "gpus", break_down)
+    stub.body = answer("dcgm-exporter-4.5.prom").replace("612.345000", "400.000000").encode()
+    asked = len(stub.asked)
+    await until(machine, lambda tick: len(stub.asked) >= asked + 4)
+    await machine.close()
+    assert sum(record.exc_info is not None for record in caplog.records) == 2
 
 
 async def test_each_instance_is_a_gpu_of_its_own_beside_its_card(stub: Exporter) -> None:

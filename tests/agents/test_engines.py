@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents import asked_engine, engines
+from agents import asked_engine, engine_readings, engines
 from agents.config import load
 from agents.engine_readings import ENGINE_METRICS
 from agents.engine_search import SEARCH_S, Search
@@ -346,6 +346,28 @@ def test_what_is_configured_wins_over_what_is_found(stub: Exporter, tmp_path: Pa
     collector.close()
 
     assert rows.engines.pid == [77]
+
+
+def test_a_defect_in_reading_an_answer_is_logged_once_until_it_is_over(
+    stub: Exporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Readings are absent meanwhile, and it is asked again with every round."""
+
+    def break_down(*answers: object) -> None:
+        raise ArithmeticError("of a defect")
+
+    read = engine_readings.readings
+    monkeypatch.setattr("agents.asked_engine.readings", break_down)
+    collector = EngineCollector([f"vllm=http://127.0.0.1:{stub.port}"])
+    clock = Clock()
+    broken = [clock.tick(collector, engines.PERIOD_S) for _ in range(3)]
+    monkeypatch.setattr("agents.asked_engine.readings", read)
+    rows = clock.tick(collector, engines.PERIOD_S)
+    collector.close()
+
+    assert [set(rows.reasons[0]) for rows in broken] == [{"driver_error"}] * 3
+    assert named(rows)["requests_running"] == 8
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
 
 
 async def test_a_machines_tick_has_its_engines(stub: Exporter) -> None:

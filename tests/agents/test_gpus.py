@@ -53,6 +53,33 @@ async def test_a_gpu_that_only_the_count_misses_is_lost() -> None:
     await one.close()
 
 
+async def test_a_defect_in_reading_a_gpu_is_logged_once_until_it_is_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A tick a second is a line a second else; its readings are absent meanwhile, the other GPU's are not."""
+    collect = GpuCollector.collect
+
+    def break_down(reader: GpuCollector, now: float) -> None:
+        if reader is broken:
+            raise ArithmeticError("of a defect")
+        collect(reader, now)
+
+    one = Gpus(NvmlDriver(FakeNvml()), DEADLINE_S)
+    await tick(one)
+    broken = one._slots[0].reader
+    monkeypatch.setattr(GpuCollector, "collect", break_down)
+    for _ in range(3):
+        rows = await tick(one)
+        assert set(rows.reasons[0]) == {"driver_error"}
+        assert cell(rows, 1, "power_w")[1] is None
+    monkeypatch.setattr(GpuCollector, "collect", collect)
+    rows = await tick(one)
+    await one.close()
+
+    assert cell(rows, 0, "power_w")[1] is None
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
+
+
 async def test_a_profiler_that_takes_the_counters_is_told_of_once_and_again_when_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything else is read meanwhile."""
     monkeypatch.setattr("agents.collectors.nvml.PROFILER_FIRST_S", 0.0)

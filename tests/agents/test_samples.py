@@ -28,6 +28,33 @@ other 1
     assert parsed.samples[1].at == 1_700_000_000
 
 
+NINES = "9" * 330
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        f"1 {NINES}",
+        f"1 {'9' * 5000}",
+        "1 nan",
+        "1 inf",
+        f"1 -{NINES}",
+        "1 1e400",
+        f"{'9' * 5000} 1e400",
+        "0x1",
+        "1 \u0661\u0662x",
+    ],
+)
+def test_a_number_beyond_all_bounds_costs_its_line_alone(odd: str) -> None:
+    """At first, and where the series is known already; a value may be as large as it likes, a time may not."""
+    parser = Parser(("power",))
+    for text in (odd, "5", odd):
+        parsed = parser.read(f'power{{gpu="0"}} 1\npower{{gpu="1"}} {text}\npower {text}\npower{{gpu="2"}} 3\n'.encode())
+
+        assert [sample.value for sample in parsed.samples] == ([1, 5, 5, 3] if text == "5" else [1, 3])
+        assert parsed.bad_lines == (0 if text == "5" else 2)
+
+
 def test_an_answer_that_comes_again_is_read_as_at_first() -> None:
     """What stands before a value is parsed once: escapes and braces in labels, times and new values come out the same."""
     body = b'power{name="a\\"}b",gpu="0"} 1\npower{name="x"} +Inf 1700000000500\npower 3\npower{name="late"} 7\n'
