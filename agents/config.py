@@ -17,8 +17,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from agents import server_url
+from agents.hosts import is_host_here
 from agents.scrape import target
 from wire.labels import ENGINES
+from wire.terminal import printable
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -36,14 +38,21 @@ OTHERS: Final = {
 COMMANDS: Final = ("pause_profiling", "release")
 """What can be asked of a running agent, on the node or, where `allow_commands` names it, by the server."""
 LISTEN_PORT: Final = 9401
+_LISTEN: Final = re.compile(r"(?:(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^\[\]:]*)):)?(?P<port>[0-9]{1,5})")
+_MAX_BYTES: Final = 1_000_000
+"""Of a file of settings or tokens."""
 _TOKEN_MAX: Final = 1024
 _TOKEN: Final = re.compile(rf"[!-~]{{1,{_TOKEN_MAX}}}")
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 _NODE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 """The names for which the server gives tokens out."""
 
 
 class ConfigError(Exception):
-    """The settings cannot be used; the message says which and what to do."""
+    """The settings cannot be used; the message says which and what to do, in one line that is fit for a terminal."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 def _about(description: str, metavar: str = "", **bounds: Any) -> Meta:
@@ -144,8 +153,10 @@ def load(file: Path | None, flags: Mapping[str, object], environment: Mapping[st
     words = [*_of_environment(environment, known), *_of_flags(flags, known)]
     for number, (origin, name, value) in enumerate((*written, *words)):
         is_text = number >= len(written)  # "64" is a number there, while a file knows numbers itself
-        if value == "" and name != "node":
+        if (value == "" and name != "node") or (isinstance(value, list | tuple) and "" in value):
             raise ConfigError(f"{origin} is empty: give it a value, or leave it out.")
+        if any(_CONTROL.search(str(one)) for one in (value if isinstance(value, list | tuple) else (value,))):
+            raise ConfigError(f"{origin} has a control character in it: leave that out.")
         try:
             given[name] = msgspec.convert(value, known[name].type, strict=not is_text, dec_hook=_path)
         except msgspec.ValidationError as error:
@@ -170,10 +181,11 @@ def _named(config: AgentConfig) -> AgentConfig:
 
 def listen_address(text: str) -> tuple[str, int]:
     """Host and port of the setting `listen`; loopback where it names no host. ConfigError where it is neither."""
-    host, _, port = text.rpartition(":")
-    if not (port.isdecimal() and port.isascii() and int(port) < 1 << 16) or (":" in host and not host.startswith("[")):
+    found = _LISTEN.fullmatch(text)
+    host = "" if found is None else found["six"] or found["name"] or "127.0.0.1"
+    if found is None or not is_host_here(host) or (":" in host) != bool(found["six"]) or int(found["port"]) >= 1 << 16:
         raise ConfigError(f"listen={text!r} must be HOST:PORT, as 127.0.0.1:{LISTEN_PORT} or [::1]:{LISTEN_PORT}.")
-    return host.strip("[]") or "127.0.0.1", int(port)
+    return host, int(found["port"])
 
 
 def _of_file(file: Path | None, known: Mapping[str, Setting]) -> Iterable[tuple[str, str, object]]:
@@ -181,7 +193,9 @@ def _of_file(file: Path | None, known: Mapping[str, Setting]) -> Iterable[tuple[
         return
     try:
         found = tomllib.loads(_read(file))
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ConfigError(f"{file}: not TOML: its brackets stand too deep in each other.") from None
+    except ValueError as error:
         raise ConfigError(f"{file}: not TOML: {error}.") from None
     for name, value in found.items():
         if name not in known:
@@ -245,7 +259,7 @@ def _check_address(name: str, url: str) -> None:
 def _path(wanted: type, value: object) -> object:
     if wanted is Path and isinstance(value, str | Path):
         return Path(value)
-    raise NotImplementedError(f"{value!r} is no {wanted.__name__}")
+    raise ValueError("Expected a path, as text")
 
 
 def _sendable(token: str, where: str) -> str:
@@ -267,7 +281,11 @@ def _sendable(token: str, where: str) -> str:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text()
+        with file.open("rb") as opened:
+            content = opened.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise ConfigError(f"{file}: cannot be read: it is larger than {_MAX_BYTES // 1_000_000} MB.")
+        return content.decode()
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror or error}.") from None
     except UnicodeDecodeError:  # which quotes what it stumbled over
@@ -277,5 +295,5 @@ def _read(file: Path) -> str:
 def _tokens(file: Path) -> dict[str, str]:
     try:
         return msgspec.convert(json.loads(_read(file)), dict[str, str])
-    except (json.JSONDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise ConfigError(f"{file}: not a JSON object of node names and tokens: {error}.") from None

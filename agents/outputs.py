@@ -83,7 +83,8 @@ class Outputs:
                 port = await self._pages.start(*self._listen)
             except OSError as error:
                 raise ConfigError(f"listen={self._listen[0]}:{self._listen[1]}: {error.strerror or error}.") from None
-            log.info("Metrics are at http://%s:%d/metrics.", self._listen[0], port)
+            host = f"[{self._listen[0]}]" if ":" in self._listen[0] else self._listen[0]
+            log.info("Metrics are at http://%s:%d/metrics.", host, port)
         if self._control is not None:
             try:
                 await self._control.start()

@@ -1,10 +1,10 @@
 """The address of the server's agent socket: what it may be, and how it is shown."""
 
-import re
 from typing import Final
 from urllib.parse import urlsplit
 
-_HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,40})?")
+from agents.hosts import is_host_here
+
 _EXAMPLE: Final = "give one like wss://fettle.example/ws/agent/"
 
 
@@ -21,7 +21,7 @@ def check(url: str) -> None:
         raise ValueError(f"has a host or a port that is none: {_EXAMPLE}") from None
     if parts.username is not None or parts.password is not None:
         raise ValueError("holds a user or a password: leave them out, the node's token says who speaks")
-    if not _HOST.fullmatch(host) or port == 0:
+    if not is_host_here(host) or port == 0:
         raise ValueError(f"has a host or a port that is none: {_EXAMPLE}")
     if parts.fragment:
         raise ValueError(f"has a part after #, which no server sees: {_EXAMPLE}")

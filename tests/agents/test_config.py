@@ -37,7 +37,25 @@ def test_the_hosts_name_is_the_default_node() -> None:
         ('server = "ws://a b/"', "server has a space"),
         ('server = "ws://a/#b"', "server has a part after #"),
         ('server = ""', r"server is empty: give it a value, or leave it out\.$"),
-        ('node = "a\\nb"', "node=.*can be no node's name"),
+        ('node = "a\\nb"', r"node has a control character in it: leave that out\.$"),
+        ('node = "a b"', "node=.*can be no node's name"),
+        ('server = "ws://a..b/"', "server has a host or a port that is none"),
+        ('server = "ws://./"', "server has a host or a port that is none"),
+        (f'server = "ws://{"a" * 64}.example/"', "server has a host or a port that is none"),
+        ('server = "ws://[1::2::3]/"', "server has a host or a port that is none"),
+        ('server = "ws://ab%zz/"', "server has a host or a port that is none"),
+        ('dcgm = ["http://a..b/metrics"]', "dcgm, address 1: it must be an address"),
+        ('engines = ["vllm=http://."]', "engines, entry 1: it must be an address"),
+        (f'otlp = "http://{"a" * 64}/"', "otlp: it must be an address"),
+        ('dcgm = ["http://a/\\u0000"]', "dcgm has a control character in it"),
+        ('spool = "a\\u0000b"', "spool has a control character in it"),
+        ('token_file = "\\u001b[31m"', "token_file has a control character in it"),
+        ('replay = [""]', "replay is empty"),
+        ("dcgm = " + "[" * 50_000 + "]" * 50_000, "not TOML: its brackets stand too deep"),
+        ("spool_max_mb = " + "9" * 5000, "not TOML: Exceeds the limit"),
+        ("node = 2020-01-01", "node: Expected `str`, got `date`"),
+        ("spool = 2020-01-01", "spool: Expected a path, as text"),
+        ("# " + "x" * 1_000_000, "it is larger than 1 MB"),
         ('node = "-a"', "node=.*can be no node's name"),
         ('node = "a/../b"', "node=.*can be no node's name"),
         ("server = 3", "server"),
@@ -52,8 +70,35 @@ def test_bad_settings_name_the_key(tmp_path: Path, content: str, message: str) -
     """The error is one sentence about the setting."""
     file = tmp_path / "agent.toml"
     file.write_text(content)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message) as caught:
         load(file, {})
+    assert str(caught.value).isprintable()
+
+
+def test_a_name_with_escape_sequences_is_told_as_text(tmp_path: Path) -> None:
+    """A terminal obeys nothing of a file that was given by mistake."""
+    file = tmp_path / "agent.toml"
+    file.write_text('"\\u001b[31mno\\n" = 1\n')
+    with pytest.raises(ConfigError) as caught:
+        load(file, {})
+    assert str(caught.value).isprintable()
+
+
+def test_a_file_without_an_end_is_not_read_to_it() -> None:
+    """As a device is that somebody names by mistake."""
+    with pytest.raises(ConfigError, match="/dev/zero: cannot be read: it is larger than 1 MB"):
+        load(Path("/dev/zero"), {})
+
+
+@pytest.mark.parametrize(
+    "tokens", ["[" * 50_000 + "]" * 50_000, '{"n": ' + "9" * 5000 + "}", '{"n": 1e999}', "", "3"], ids=lambda odd: odd[:9]
+)
+def test_a_file_of_tokens_that_is_none_is_a_sentence(tmp_path: Path, tokens: str) -> None:
+    """And no traceback, which systemd would restart for ever."""
+    file = tmp_path / "tokens.json"
+    file.write_text(tokens)
+    with pytest.raises(ConfigError, match="not a JSON object of node names and tokens"):
+        load(None, {"tokens": file, "replay": (str(tmp_path),)}).token("n")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -153,6 +198,12 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         ('otlp = "me:secret@host"', {}, "otlp: it must be an address"),
         ('listen = "here"', {}, "must be HOST:PORT"),
         ('listen = "::1:9401"', {}, "must be HOST:PORT"),
+        ('listen = "[::1:9401"', {}, "must be HOST:PORT"),
+        ('listen = "::1]:9401"', {}, "must be HOST:PORT"),
+        ('listen = "[a]:9401"', {}, "must be HOST:PORT"),
+        ('listen = "[::1]9401"', {}, "must be HOST:PORT"),
+        ('listen = "a..b:9401"', {}, "must be HOST:PORT"),
+        (f'listen = "{"a" * 64}:9401"', {}, "must be HOST:PORT"),
         ('listen = "127.0.0.1:99999"', {}, "must be HOST:PORT"),
     ],
 )
@@ -168,7 +219,13 @@ def test_what_is_not_known_is_named_with_the_nearest_right_name(
 
 @pytest.mark.parametrize(
     ("text", "address"),
-    [("9401", ("127.0.0.1", 9401)), (":1", ("127.0.0.1", 1)), ("0.0.0.0:2", ("0.0.0.0", 2)), ("[::1]:3", ("::1", 3))],
+    [
+        ("9401", ("127.0.0.1", 9401)),
+        (":1", ("127.0.0.1", 1)),
+        ("0.0.0.0:2", ("0.0.0.0", 2)),
+        ("[::1]:3", ("::1", 3)),
+        ("node-1.example:4", ("node-1.example", 4)),
+    ],
 )
 def test_a_port_alone_means_loopback(text: str, address: tuple[str, int]) -> None:
     """Who wants others to read must say so."""
