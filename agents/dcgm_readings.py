@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from agents.fitted_hello import MAX_TEXT
+from agents.outbox import plain
 from agents.samples import Sample
 from wire import dcgm_fields
 from wire.dcgm_fields import BY_NAME, Field
@@ -121,11 +123,11 @@ def _instances(gpu: GpuAnswer) -> list[GpuAnswer]:
 
 
 def _describe(gpu: GpuAnswer, labels: dict[str, str]) -> None:
-    gpu.name = labels.get("modelName") or gpu.name
-    gpu.pci_bus_id = labels.get("pci_bus_id") or gpu.pci_bus_id
-    gpu.driver = labels.get("DCGM_FI_DRIVER_VERSION") or gpu.driver
-    gpu.cuda = labels.get("DCGM_FI_CUDA_DRIVER_VERSION") or gpu.cuda
-    if host := labels.get("Hostname") or labels.get("hostname"):
+    gpu.name = _text(labels, "modelName") or gpu.name
+    gpu.pci_bus_id = _text(labels, "pci_bus_id") or gpu.pci_bus_id
+    gpu.driver = _text(labels, "DCGM_FI_DRIVER_VERSION") or gpu.driver
+    gpu.cuda = _text(labels, "DCGM_FI_CUDA_DRIVER_VERSION") or gpu.cuda
+    if host := _text(labels, "Hostname") or _text(labels, "hostname"):
         gpu.hosts.add(host)
     instance = labels.get("GPU_I_ID", "")
     if _NUMBER.fullmatch(instance):
@@ -136,6 +138,12 @@ def _describe(gpu: GpuAnswer, labels: dict[str, str]) -> None:
             gpu.labels.setdefault(name, set()).add(value)
             if instance in gpu.profiles:
                 gpu.labels_of.setdefault(instance, {}).setdefault(name, set()).add(value)
+
+
+def _text(labels: dict[str, str], name: str) -> str:
+    """What the exporter says, as long as a fact may be and without what moves a cursor."""
+    text = labels.get(name, "")
+    return text if len(text) <= MAX_TEXT and text.isprintable() else plain(text)
 
 
 def _put(gpu: GpuAnswer, known: Field, sample: Sample) -> None:

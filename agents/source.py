@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from msgspec import Struct, field
 
 from agents.device import DeviceEvent
+from agents.fitted_hello import fitted
 from wire.messages import PROCESSES, AbsentChange, Cell, Engines, GpuFacts, Hello, HostFacts, Processes, schema_id
 from wire.metrics import sent
 
@@ -25,20 +26,22 @@ class Inventory(Struct, frozen=True):
     recording: str | None = None
 
     def hello(self, node: str, boot: str, version: str, interval_s: float) -> Hello:
-        """The first frame of a connection."""
-        return Hello(
-            node=node,
-            boot=boot,
-            agent_version=version,
-            interval_s=interval_s,
-            host=self.host,
-            gpus=self.gpus,
-            schema=SCHEMA,
-            gpu_metrics=GPU,
-            host_metrics=HOST,
-            process_metrics=PROCESS,
-            engine_metrics=ENGINE,
-            recording=self.recording,
+        """The first frame of a connection, no larger than a server takes."""
+        return fitted(
+            Hello(
+                node=node,
+                boot=boot,
+                agent_version=version,
+                interval_s=interval_s,
+                host=self.host,
+                gpus=self.gpus,
+                schema=SCHEMA,
+                gpu_metrics=GPU,
+                host_metrics=HOST,
+                process_metrics=PROCESS,
+                engine_metrics=ENGINE,
+                recording=self.recording,
+            )
         )
 
 

@@ -16,6 +16,7 @@ from agents.samples import Sample
 from agents.scrape import target
 from tests.agents.exporter import Exporter, answer, exporter, free_port
 from tests.agents.ticking import named, until
+from wire.codec import MAX_FRAME_BYTES, encode_text
 from wire.labels import GPU_LABELS
 
 BUSY = "GPU-11111111-2222-3333-4444-555555555555"
@@ -291,6 +292,22 @@ def test_nobody_and_nothing_are_states_with_a_remedy(stub: Exporter) -> None:
         DcgmDriver([target(stub.url)]).open()
     assert caught.value.state == "no_exporter"
     assert str(caught.value).startswith(f"{stub.url} answers and names no GPU: no dcgm-exporter tells of this node's GPUs: check")
+
+
+async def test_a_models_name_without_an_end_holds_no_reading_up(stub: Exporter) -> None:
+    """64 GPUs with names of 5,000 letters each make a hello that a server takes."""
+    stub.body = "".join(
+        f'DCGM_FI_DEV_POWER_USAGE{{gpu="{i}",UUID="GPU-{i + 1:08}",modelName="{"N" * 5000}",Hostname="h\x1b{"h" * 900}"}} 100\n'
+        for i in range(64)
+    ).encode()
+    machine = Machine(DcgmDriver([target(stub.url)]))
+    tick = await machine.collect()
+    hello = machine.inventory.hello("n", "b", "1", 1.0)
+    await machine.close()
+
+    assert len(encode_text(hello)) < MAX_FRAME_BYTES
+    assert {gpu.name for gpu in hello.gpus} == {"N" * 200}
+    assert named(tick, 63)["power_w"] == 100
 
 
 async def test_a_line_with_an_absurd_time_costs_itself_and_is_told_once(stub: Exporter, caplog: pytest.LogCaptureFixture) -> None:
