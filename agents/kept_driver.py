@@ -126,8 +126,9 @@ class KeptDriver:
                 log.warning("No GPU is read: %s", detail)
                 self.tell("driver", None, f"No GPU is read: {detail}")
             elif self.state != "not_read":
-                log.info("The driver answers again.")
-                self.tell("driver", None, "The driver answers again.")
+                text = f"{'dcgm-exporter' if self._is_exporter else 'The driver'} answers again."
+                log.info("%s", text)
+                self.tell("driver", None, text)
         self.state, self.detail = state, detail
 
     async def release(self, until: float) -> bool:

@@ -350,6 +350,7 @@ async def test_a_defect_in_reading_an_exporter_names_it_and_is_logged_once(
     assert f"The answer of {stub.url} could not be read" in event.text
     monkeypatch.setattr(dcgm_endpoint, "gpus", read)
     await until(machine, lambda tick: machine.state == "ok" and named(tick, 0)["power_w"] is not None)
+    assert next(event.text for event in machine.events()) == "dcgm-exporter answers again."
     monkeypatch.setattr(dcgm_endpoint, "gpus", break_down)
     stub.body = answer("dcgm-exporter-4.5.prom").replace("612.345000", "400.000000").encode()
     asked = len(stub.asked)
