@@ -49,7 +49,9 @@ def main(argv: list[str] | None = None) -> int:
         end = int(time.time())
         rows = build(options.gpus, options.seconds, end)
         size = sum(path.stat().st_size for path in Path(data, "series").rglob("*") if path.is_file())
-        print(f"{options.gpus} GPUs x {options.seconds} s: {rows:,} rows, {size / 1e6:.0f} MB in the store", flush=True)  # before the child's
+        print(
+            f"{options.gpus} GPUs x {options.seconds} s: {rows:,} rows, {size / 1e6:.0f} MB in the store", flush=True
+        )  # before the child's
         command = [sys.executable, __file__, "--gpus", str(options.gpus), "--judge", str(end)]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
