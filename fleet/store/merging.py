@@ -1,20 +1,35 @@
 """One merge: small files to larger ones, and from a settled hour its roll-ups, made of the rows that are in memory anyway.
 
 The roll-ups appear before the hour that they are made of: an hour of level d has them. A merge that is killed in between is done
-again, and its roll-ups take the place of those that are there.
+again, and its roll-ups take the place of those that are there. Where rows of an hour come after its earlier ones were removed, as a
+backlog's do that takes long, its longer roll-ups are made of all that is known of the hour.
 """
 
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from fleet.store import disk, rollup
-from fleet.store.layout import DAMAGED, RAW, ROLLED, File, FileSet, Resolution, day_of
+from fleet.store.layout import (
+    DAMAGED,
+    HOUR_S,
+    RAW,
+    ROLLED,
+    File,
+    FileSet,
+    Resolution,
+    covered,
+    day_of,
+    days,
+    live_files,
+    read_day,
+)
 from fleet.store.parquet import ParquetSeries, encode, low_high
 from fleet.store.reader import UNREADABLE, read_files
 from fleet.store.rolled import RolledTable
@@ -92,6 +107,9 @@ class _RollUps:
         self._scope: Scope = one.scope
         self._shards = shards
         self._span = min(each.first.t0 for each in one.sets), max(each.first.t1 for each in one.sets)
+        hour = self._span[0] // HOUR_S
+        self._hour = hour * HOUR_S, (hour + 1) * HOUR_S
+        self._is_again = any(hour in covered(engine.folder(self._scope, of), of, *self._hour) for of in ROLLED)
         self._numbers = {of: self._number(of) for of in ROLLED}
         self._hours: list[pl.DataFrame] = []
         self.made: Made = []
@@ -100,15 +118,38 @@ class _RollUps:
         """The rows of shard k."""
         table = self._engine.table(self._scope)
         metrics = [name for name in table.metrics if name in rows.columns]
-        rolled = rollup.roll(table, rows, metrics, ROLLED[0].step_s, p95=False)
+        alone = rolled = rollup.roll(table, rows, metrics, ROLLED[0].step_s, p95=False)
         self._put(ROLLED[0], rolled, k, self._shards)
-        for of in ROLLED[1:]:
-            rolled = rollup.merge(table, rolled, metrics, of.step_s)
-            rolled = rolled.with_columns(rollup.percentiles(table, rows, metrics, of.step_s))
+        for finer, of in pairwise(ROLLED):
+            alone = rollup.merge(table, alone, metrics, of.step_s)
+            alone = alone.with_columns(rollup.percentiles(table, rows, metrics, of.step_s))
+            rolled = self._with_earlier(alone, finer, rolled, of) if self._is_again else alone
             if of is ROLLED[-1]:
                 self._hours.append(rolled)
             else:
                 self._put(of, rolled, k, self._shards)
+
+    def _with_earlier(self, alone: pl.DataFrame, finer: Resolution, rolled: pl.DataFrame, of: Resolution) -> pl.DataFrame:
+        """Roll-ups of these rows, those with more samples where the finer ones from before, of rows that are gone, tell of them."""
+        table, made = self._engine.table(self._scope), self._engine.rolled[self._scope]
+        known = made[finer].newest(pl.concat([self._earlier(finer, *low_high(alone, "entity")), rolled], how="diagonal_relaxed"))
+        all_ = rollup.merge(table, known, [name for name in table.metrics if name in known.columns], of.step_s)
+        here = all_.join(alone, on=list(table.keys), how="semi", maintain_order="left")
+        return made[of].newest(pl.concat([here, alone], how="diagonal_relaxed"))
+
+    def _earlier(self, of: Resolution, low: int, high: int) -> pl.DataFrame:
+        """The hour's roll-ups that are there, as `rollup` makes them."""
+        listed = [read_day(path, of) for path in days(self._engine.folder(self._scope, of), *self._hour, of)]
+        start, end = self._hour
+        kept = pl.col("entity").is_between(low, high) & (pl.col("ts") >= start) & (pl.col("ts") < end)
+        rolled, columns = self._engine.rolled[self._scope][of], set[str]()
+        paths = list(live_files(listed, start, end, (low, high)))
+        for path in paths:
+            with suppress(*UNREADABLE):
+                columns.update(pl.read_parquet_schema(path))
+        metrics = [name for name in rolled.raw.metrics if name in columns]
+        names = [name for name in (*rolled.raw.texts, *rolled.wanted(metrics)) if name in rolled.columns]
+        return rolled.made(rolled.newest(read_files(rolled, paths, kept, names, set())), metrics)
 
     def finish(self) -> Made:
         """All files made, by their temporary and final names."""

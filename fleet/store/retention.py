@@ -99,29 +99,37 @@ def _days(engine: "ParquetSeries", scope: Scope, of: Resolution, end: int, refus
 
 def _roll_and_drop(engine: "ParquetSeries", scope: Scope, path: Path, lost: list[str]) -> int:
     """An old day of which not all is rolled up goes; where the disk is full, its settled hours first, then all of it."""
-    freed = 0
+    freed, has_room = 0, True
     try:
         _settle(engine, scope, path)
     except OSError as error:
         if error.errno not in _FULL:
             raise
-        hours = read_day(path).hours
-        freed += sum(_unlink(engine, scope, path, hour) for hour, sets in sorted(hours.items()) if _is_settled(sets))
+        with engine.writing(scope):
+            hours = read_day(path).hours
+            freed += sum(_unlink(engine, scope, path, hour) for hour, sets in sorted(hours.items()) if _is_settled(sets))
         try:
             _settle(engine, scope, path)
         except OSError as again:
             if again.errno not in _FULL:
                 raise
+            has_room = False
             lost += [f"{scope} {_stamp(hour)}" for hour, sets in sorted(read_day(path).hours.items()) if not _is_settled(sets)]
-    return freed + _drop(engine, scope, RAW, path)
+    return freed + _drop(engine, scope, RAW, path, only_settled=has_room)
 
 
-def _drop(engine: "ParquetSeries", scope: Scope, of: Resolution, path: Path) -> int:
-    """A whole directory in one rename; then its bytes are freed. One with a stranger's file stays, with that alone in it."""
+def _drop(engine: "ParquetSeries", scope: Scope, of: Resolution, path: Path, *, only_settled: bool = True) -> int:
+    """A whole directory in one rename; then its bytes are freed. One with a stranger's file stays, with that alone in it.
+
+    So does one of raw rows, `only_settled`, that a backlog was written to a moment ago: the next prune has its roll-ups made.
+    """
     if not path.is_dir():
         return 0
     with engine.writing(scope, of):
-        if read_day(path, of).strange:
+        day = read_day(path, of)
+        if of is RAW and only_settled and not all(map(_is_settled, day.hours.values())):
+            return 0
+        if day.strange:
             return _unlink(engine, scope, path, None, of)
         trash = path.with_name(f"{TRASH}{path.name}-{time.time_ns()}")
         path.rename(trash)
@@ -190,13 +198,17 @@ def _oldest(engine: "ParquetSeries") -> Iterator[tuple[str, Callable[[], int]]]:
 
 def _drop_hour(engine: "ParquetSeries", scope: Scope, path: Path, hour: int) -> int:
     """One hour of rows goes, rolled up where it was not; the bytes that are free by it, those of the new roll-ups taken off."""
+    has_room = True
     touched = [path, *(engine.folder(scope, of) / day_of(hour * HOUR_S, of) for of in ROLLED)]
     before = sum(map(_used, touched))
     try:
         _settle(engine, scope, path, hour)
     except OSError as error:
+        has_room = False
         logger.error("Raw rows of %s go without roll-ups, for which there is no room: %s", path, error.strerror or error)
-    _unlink(engine, scope, path, hour)
+    with engine.writing(scope):
+        if not has_room or all(_is_settled(sets) for number, sets in read_day(path).hours.items() if number == hour):
+            _unlink(engine, scope, path, hour)
     return before - sum(map(_used, touched))
 
 

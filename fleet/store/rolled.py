@@ -37,7 +37,7 @@ class RolledTable(Table):
     def newest(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows ordered by key; of rows with the same key the one made of most samples counts, of equals the last.
 
-        What comes late after the raw rows are gone is rolled up alone: it never hides the roll-up of a whole hour.
+        What comes late after the raw rows are gone may be the lesser part of its bucket: it never hides the greater.
         """
         return super().newest(rows.sort("n", maintain_order=True)) if rows[self.keys[-1]].is_duplicated().any() else rows
 
@@ -110,6 +110,17 @@ class RolledTable(Table):
                         made.append(pl.when(told).then(share).otherwise(follows[part]).cast(pl.UInt16).alias(f"{name}:{part}"))
             rows = rows.with_columns(made)
         return rows
+
+    def made(self, rows: pl.DataFrame, metrics: Sequence[str]) -> pl.DataFrame:
+        """Stored roll-ups as they were before `store` (rollup.py), still in the units of stored rows."""
+        rows, made = self.whole(rows, metrics), []
+        for name in rows.columns:
+            metric, _, part = name.partition(":")
+            if part in _SHARES:
+                made.append(pl.col(name).cast(pl.Float64) / _SHARE)
+            elif part in ("p95", "grown") or (not part and metric in metrics and self.raw.columns[metric].rolls == "mean"):
+                made.append(pl.col(name).cast(pl.Float64))
+        return rows.with_columns(made)
 
     def read(self, rows: pl.DataFrame, metrics: Sequence[str]) -> pl.DataFrame:
         """Stored roll-ups as those of rows in the registry's units (rollup.py)."""

@@ -3,11 +3,15 @@
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
+from fleet.store import retention
 from fleet.store.compact import LATE_S, compact
 from fleet.store.layout import ROLLED, read_day
 from fleet.store.parquet import ParquetSeries
@@ -81,18 +85,75 @@ def test_what_comes_late_counts_at_once_and_in_the_roll_ups_later(site: Site) ->
     assert not site.files("raw")
 
 
-def test_what_comes_after_the_rows_are_gone_does_not_hide_their_roll_up(site: Site) -> None:
-    """One sample of an hour of which the roll-up has sixty; another GPU's hour, of which nothing was known, is there."""
+def test_what_comes_after_the_rows_are_gone_joins_their_roll_up(site: Site) -> None:
+    """One sample beside sixty: it counts as one of sixty-one; another GPU's hour, of which nothing was known, is there."""
     site.hour(T)
     site.settle()
     site.store.prune({1: T + 2 * DAY})
     site.now += 3 * DAY
-    site.store.write("gpu", pl.DataFrame({"entity": [1, 9], "ts": [T + 7, T + 7], "sm_active": [1.0, 1.0]}))
+    site.store.write("gpu", pl.DataFrame({"entity": [1, 9], "ts": [T + 17, T + 17], "sm_active": [1.0, 1.0]}))
     site.settle(2 * HOUR)
     site.store.prune({1: T + 5 * DAY})
 
-    assert site.by_hour() == [(T, 0.5, 60)]
+    assert site.by_hour() == [(T, pytest.approx(31 / 61, abs=1e-4), 61)]
     assert site.store.series("gpu", 9, ["sm_active"], T, T + HOUR, HOUR)["sm_active"].to_list() == [1.0]
+
+
+def backlog(start: int, end: int) -> pl.DataFrame:
+    """A sample a second of two GPUs, with a metric of each kind; what they tell of differs from second to second."""
+    keys = [(entity, ts) for ts in range(start, end) for entity in (1, 2)]
+    at = pl.col("ts") - T
+    return pl.DataFrame(keys, schema=["entity", "ts"], orient="row").with_columns(
+        sm_active=(at % 7) / 10, energy_j_total=at * 300.0, clocks_event_reasons=4 * (at % 3 > 0), pstate=at % 5
+    )
+
+
+def test_a_backlog_that_is_older_than_rows_are_kept_ends_in_roll_ups_however_long_it_takes(tmp_path: Path) -> None:
+    """Rows of thirty hours ago that come in parts, with a prune after each: the roll-ups are those of rows that came at once."""
+    whole, parts = Site(tmp_path / "whole"), Site(tmp_path / "parts")
+    names = ["sm_active", "energy_j_total", "clocks_event_reasons", "pstate"]
+    ends = [
+        T,
+        T + 700,
+        T + 1500,
+        T + 2300,
+        T + 3600,
+        T + 5000,
+    ]  # on ten seconds: raw rows alone could join two halves of a roll-up
+    for site, bounds in ((whole, [T, ends[-1]]), (parts, ends)):
+        site.now = T + 30 * HOUR + 12 * HOUR
+        for start, end in pairwise(bounds):
+            site.store.write("gpu", backlog(start, end))
+            site.now += 600
+            site.store.prune({1: int(site.now) - 24 * HOUR, 10: int(site.now) - 7 * DAY})
+        site.settle()
+
+    assert not whole.files("raw")
+    assert not parts.files("raw")
+    for step_s in (10, 60, HOUR):
+        told = [site.store.series("gpu", 1, names, T, T + 5000, step_s, full=True) for site in (whole, parts)]
+        once, late = (one.drop(name for name in one.columns if name.endswith("_p95")) for one in told)
+        assert once["sm_active_n"].sum() == 5000
+        assert_frame_equal(once, late, abs_tol=2e-4)
+
+
+def test_what_is_written_while_its_day_is_pruned_stays_until_it_is_rolled_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backlog goes on between the roll-up of a day and its removal: what came then is not removed with it."""
+    site.hour(T)
+    settle = retention._settle
+
+    def and_write(*of: Any) -> None:
+        settle(*of)
+        monkeypatch.setattr(retention, "_settle", settle)
+        site.store.write("gpu", pl.DataFrame({"entity": [1], "ts": [T + 17], "sm_active": [1.0]}))
+
+    monkeypatch.setattr(retention, "_settle", and_write)
+    site.store.prune({1: T + 2 * DAY})
+    assert site.store.window("gpu", T + 17, T + 18)["sm_active"].to_list() == [1.0]
+    site.store.prune({1: T + 2 * DAY})
+
+    assert not site.files("raw")
+    assert site.by_hour() == [(T, pytest.approx(31 / 61, abs=1e-4), 61)]
 
 
 @pytest.mark.parametrize("folder", [of.name for of in ROLLED])
