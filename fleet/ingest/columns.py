@@ -3,6 +3,7 @@
 A value outside its metric's range, or NaN, becomes null; that it did is counted and kept as an absence.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -58,6 +59,15 @@ class Chunk:
     impossible: list[Impossible] = field(default_factory=list)
     engines: list[pl.DataFrame] = field(default_factory=list)
     """Rows of serving engines by `node` and `name`; only the database knows their ids (engines.py)."""
+
+
+def by_session(chunks: list[Chunk]) -> dict[Session, list[Accepted]]:
+    """What was taken, by the session that sent it."""
+    found: dict[Session, list[Accepted]] = defaultdict(list)
+    for chunk in chunks:
+        for one in chunk.taken:
+            found[one.session].append(one)
+    return found
 
 
 @cache

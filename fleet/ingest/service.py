@@ -18,7 +18,7 @@ from fleet.ingest.absence import Source
 from fleet.ingest.accept import Session
 from fleet.ingest.auth import Tokens
 from fleet.ingest.changes import Changes
-from fleet.ingest.columns import Chunk
+from fleet.ingest.columns import Chunk, by_session
 from fleet.ingest.commands import CommandDesk
 from fleet.ingest.connection import Connection
 from fleet.ingest.events import Arrived, EventDesk
@@ -27,7 +27,7 @@ from fleet.ingest.ledger import Ledger
 from fleet.ingest.threads import Threads
 from fleet.ingest.voice import Voice
 from fleet.ingest.window import ring
-from fleet.ingest.writer import Writer, by_session
+from fleet.ingest.writer import Writer
 from fleet.store.forward import forward
 from fleet.store.series import store
 from wire.messages import Refused

@@ -8,9 +8,10 @@ once and acked once they are written: of it only the number is kept.
 
 import asyncio
 import logging
+import math
 import re
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
@@ -20,7 +21,6 @@ from django.db import Error as DatabaseFault
 
 from fleet.ingest import gpu_labels
 from fleet.ingest.absence import AbsenceBook, Source
-from fleet.ingest.accept import Session
 from fleet.ingest.columns import SCOPES, Accepted, Chunk, gather
 from fleet.ingest.engines import resolve
 from fleet.ingest.labels import LabelBook
@@ -160,12 +160,7 @@ class Writer:
         """True when the store took something of what was gathered, or nothing had to be kept; it is acked once durable."""
         chunks, self._gathered = self._gathered, []
         try:
-            pending = await self._threads.store(self._write, chunks)
-            if pending is not None:
-                task = asyncio.get_running_loop().create_task(self._confirm(chunks, pending), name="ingest-confirm")
-                self._confirming.add(task)
-                task.add_done_callback(self._confirming.discard)
-                return True
+            pending = await self._send(chunks)
         except (StoreError, DatabaseFault, OSError) as error:
             self._keep(chunks, str(error))
             return False
@@ -175,19 +170,40 @@ class Writer:
                 logger.exception(
                     "%d batches could not be stored together; looking for the bad one", sum(len(c.taken) for c in chunks)
                 )
-            stored: list[Chunk] = []
             later: list[Chunk] = []
             bad: list[tuple[Accepted, Exception]] = []
-            await self._salvage([one for chunk in chunks for one in chunk.taken], stored, later, bad)
-            if not stored:  # nothing can be stored, so no batch is to blame
-                self._keep(chunks, f"{type(error).__name__}: {error}")
+            if not await self._salvage([one for chunk in chunks for one in chunk.taken], later, bad):
+                self._keep(chunks, f"{type(error).__name__}: {error}")  # nothing can be stored, so no batch is to blame
                 return False
             self._gathered[:0] = later
             for one, why in bad:
                 self._drop(one, why)
-            chunks = stored
-        self._acknowledge(chunks)
+            return True
+        self._took(chunks, pending)
         return True
+
+    async def _send(self, chunks: list[Chunk]) -> Pending | None:
+        """As `_write`, but that batches which are older than what the store keeps are dropped, from `chunks` too, and cost the others nothing."""
+        while True:
+            try:
+                return await self._threads.store(self._write, chunks)
+            except TooOldError as error:
+                old = [one for chunk in chunks for one in chunk.taken if math.floor(one.batch.t) < error.before]
+                if not old:
+                    raise
+                young = [one for chunk in chunks for one in chunk.taken if math.floor(one.batch.t) >= error.before]
+                chunks[:] = [await self._threads.columns(gather, young, self._ring)] if young else []
+                for one in old:
+                    self._drop(one, error)
+
+    def _took(self, chunks: list[Chunk], pending: Pending | None) -> None:
+        """Ack what the store took, at once or when it is durable; the flush does not wait for that."""
+        if pending is None:
+            self._acknowledge(chunks)
+            return
+        task = asyncio.get_running_loop().create_task(self._confirm(chunks, pending), name="ingest-confirm")
+        self._confirming.add(task)
+        task.add_done_callback(self._confirming.discard)
 
     async def _confirm(self, chunks: list[Chunk], pending: Pending) -> None:
         """Ack what the store took once it is durable there; meanwhile others are written."""
@@ -227,38 +243,34 @@ class Writer:
             logger.error("Telemetry is not stored, agents keep it: %s", why)
         self.failing = why
 
-    async def _salvage(
-        self, taken: list[Accepted], stored: list[Chunk], later: list[Chunk], bad: list[tuple[Accepted, Exception]]
-    ) -> None:
-        """Sort batches by halving: what could be stored, what the disk refused, what alone could not be stored."""
+    async def _salvage(self, taken: list[Accepted], later: list[Chunk], bad: list[tuple[Accepted, Exception]]) -> bool:
+        """Sort batches by halving: True when the store took some, which wait side by side to be durable; what the disk refused; what alone could not be stored."""
         try:
             chunk = await self._threads.columns(gather, taken, self._ring)
             try:
                 pending = await self._threads.store(self._write, [chunk])
-                if pending is not None:
-                    await asyncio.sleep(pending.after_s)
-                    await asyncio.to_thread(pending.check)
-                    await self._threads.store(self._note, [chunk])
             except (StoreError, DatabaseFault, OSError):
                 later.append(chunk)
-            else:
-                stored.append(chunk)
+                return False
         except Exception as error:
             if len(taken) == 1:
                 bad.append((taken[0], error))
-                return
+                return False
             middle = len(taken) // 2
-            await self._salvage(taken[:middle], stored, later, bad)
-            await self._salvage(taken[middle:], stored, later, bad)
+            # Not `or`: both halves have good batches.
+            return any([await self._salvage(half, later, bad) for half in (taken[:middle], taken[middle:])])
+        self._took([chunk], pending)
+        return True
 
     def _drop(self, one: Accepted, error: Exception) -> None:
         """Give up a batch that no column or no store can hold: log why, tell its agent that it is refused."""
-        logger.error(
-            "A batch of %s (seq %d) is dropped: it cannot be stored", one.session.node_name, one.batch.seq, exc_info=error
-        )
+        old = isinstance(error, TooOldError)
+        if not old:  # no defect; the refusals' log has it once
+            logger.error(
+                "A batch of %s (seq %d) is dropped: it cannot be stored", one.session.node_name, one.batch.seq, exc_info=error
+            )
         self._free([one])
         one.session.outbox.unstored -= 1
-        old = isinstance(error, TooOldError)
         code = "bad_time" if old else "malformed"
         self._refuse(
             one.session.node_name, code, str(error) if old else "a batch that the store cannot hold; the server's log says why"
@@ -297,12 +309,3 @@ class Writer:
             self._bytes_of[one.session.node] -= one.size
             if not self._bytes_of[one.session.node]:
                 del self._bytes_of[one.session.node]
-
-
-def by_session(chunks: list[Chunk]) -> dict[Session, list[Accepted]]:
-    """What was taken, by the session that sent it."""
-    found: dict[Session, list[Accepted]] = defaultdict(list)
-    for chunk in chunks:
-        for one in chunk.taken:
-            found[one.session].append(one)
-    return found

@@ -50,6 +50,11 @@ class StoreError(Exception):
 class TooOldError(ValueError):
     """Rows that the engine would not keep whenever they are written; no StoreError, for waiting does not help."""
 
+    def __init__(self, message: str, before: float) -> None:
+        super().__init__(message)
+        self.before = before
+        """Rows of an earlier second are those; the others may be written."""
+
 
 class Series(Protocol):
     """What an engine offers."""

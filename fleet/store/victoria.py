@@ -153,15 +153,15 @@ class VictoriaSeries:
     # Writing
 
     def _refuse_old(self, packed: Mapping[Scope, pl.DataFrame]) -> None:
-        """TooOldError for rows that the server would take and throw away at once."""
+        """TooOldError for rows that the server would take and throw away at once; before anything is sent."""
         if self.keeps_s is None:
             return
         since = self._clock() - self.keeps_s
-        for scope, some in packed.items():
-            if lost := int((some["ts"] < since).sum()):
-                raise TooOldError(
-                    f"{lost} rows of scope {scope} are older than what VictoriaMetrics keeps ({self.keeps_s / DAY_S:g} days): raise its -retentionPeriod."
-                )
+        if lost := sum(int((some["ts"] < since).sum()) for some in packed.values()):
+            raise TooOldError(
+                f"{lost} rows are older than what VictoriaMetrics keeps ({self.keeps_s / DAY_S:g} days): raise its -retentionPeriod.",
+                since,
+            )
 
     def _packed(self, scope: Scope, frame: pl.DataFrame) -> pl.DataFrame:
         table = self.table(scope)

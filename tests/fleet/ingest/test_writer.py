@@ -1,6 +1,7 @@
 """The writer, on a store of its own: one poisonous batch costs no other."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from queue import Queue
@@ -34,6 +35,7 @@ class Poisoned(MemorySeries):
     """The store on dicts, with a defect: it cannot take one value, or for a while anything."""
 
     takes_nothing = False
+    before = -math.inf
     refuses: str | None = None
 
     def write(self, scope: Scope, frame: pl.DataFrame) -> None:
@@ -41,7 +43,7 @@ class Poisoned(MemorySeries):
         if self.refuses is not None:
             raise StoreError(self.refuses)
         if "power_w" in frame.columns and (frame["power_w"] == 555.0).any():
-            raise TooOldError("1 row is older than what is kept.")
+            raise TooOldError("1 row is older than what is kept.", self.before)
         if self.takes_nothing or ("power_w" in frame.columns and (frame["power_w"] == 666.0).any()):
             raise ValueError("a defect")
         super().write(scope, frame)
@@ -311,6 +313,71 @@ async def test_any_number_of_flushes_waits_at_once() -> None:
         waiting.cancel()
     await bench.writer.stop()
     bench.threads.close()
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_batches_that_are_too_old_are_dropped_in_one_pass(caplog: pytest.LogCaptureFixture) -> None:
+    """The store says from which second on it keeps rows: the others go to it at once and together; the old ones are refused and no defect."""
+    await sync_to_async(Node.objects.create)(pk=1, name="n")
+    bench = Bench(Late())
+    series = bench.series
+    assert isinstance(series, Late)
+    series.before = T + 2
+    for seq, power in enumerate((555.0, 555.0, 3.0, 4.0, 5.0)):
+        bench.put(seq, power)
+    bench.writer.start()
+    try:
+        await _until(lambda: len(series.sent) == 1)
+        assert await sync_to_async(powers)(series) == [3.0, 4.0, 5.0]
+        await _until(lambda: {one.seq: one.code for ack in bench.acks for one in ack.refused} == {0: "bad_time", 1: "bad_time"})
+        assert bench.acked() == set()
+        series.sent[0](None)
+        await _until(lambda: bench.acked() == {2, 3, 4})
+    finally:
+        for durable in series.sent:
+            durable(None)
+        await bench.writer.stop()
+        bench.threads.close()
+
+    assert len(series.sent) == 1
+    assert bench.refused == [("n", "bad_time", "1 row is older than what is kept.")] * 2
+    assert (bench.writer.batches, bench.writer.bytes, bench.session.outbox.unstored) == (0, 0, 0)
+    assert "dropped" not in caplog.text
+    assert "looking for the bad one" not in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_what_is_good_beside_a_bad_batch_waits_side_by_side_to_be_durable() -> None:
+    """All good parts are sent before any is durable, and so are the batches that come later; each is acked when it is."""
+    await sync_to_async(Node.objects.create)(pk=1, name="n")
+    bench = Bench(Late())
+    series = bench.series
+    assert isinstance(series, Late)
+    for seq, power in enumerate((1.0, 2.0, 666.0, 4.0, 5.0, 6.0, 7.0, 8.0)):
+        bench.put(seq, power)
+    bench.writer.start()
+    try:
+        await _until(lambda: len(series.sent) == 3)  # 0 and 1, 3, 4 to 7
+        await _until(lambda: [one.seq for ack in bench.acks for one in ack.refused] == [2])
+        bench.put(8, 9.0)
+        await _until(lambda: len(series.sent) == 4)
+        assert bench.acked() == set()
+        series.sent[3](None)
+        await _until(lambda: bench.acked() == {8})
+        for durable in series.sent[:3]:
+            durable(None)
+        await _until(lambda: bench.acked() == {0, 1, 3, 4, 5, 6, 7, 8})
+    finally:
+        for durable in series.sent:
+            durable(None)
+        await bench.writer.stop()
+        bench.threads.close()
+
+
+def powers(series: MemorySeries) -> list[float]:
+    """What is there, by its second."""
+    found: list[float] = series.window("gpu", int(T), int(T) + 99, metrics=["power_w"])["power_w"].to_list()
+    return found
 
 
 async def _until(true: Callable[[], bool]) -> None:
