@@ -27,6 +27,8 @@ SKEW_S: Final = 5.0
 """The server tells its time in whole seconds, so that a second or two is no finding."""
 AHEAD_S: Final = 60.0
 """Servers refuse samples of a clock that is further ahead of theirs (docs/explanation/how-nothing-is-lost.md)."""
+BEHIND_S: Final = 3600.0
+"""Servers keep samples for an hour at least, most for a day or more, and refuse those of a clock that is further behind theirs."""
 
 
 async def server(config: AgentConfig, now: Callable[[], float] = time.time) -> list[Found]:
@@ -87,6 +89,8 @@ def _skew(date: str | None, now: float) -> list[Found]:
     remedy = "Let NTP or chrony set the clock of whichever is wrong: findings of this node are placed in time by it."
     if skew > AHEAD_S:
         remedy += f" Samples more than {AHEAD_S:.0f} s ahead are refused for good (bad_time)."
+    elif skew < -BEHIND_S:
+        remedy += " Samples of a clock that is further behind than the server keeps them (24 hours unless it is set) are refused for good (bad_time)."
     return [("clock", "wrong", f"{abs(skew):.0f} s {ahead} the server's", remedy)]
 
 

@@ -11,7 +11,10 @@ from wire.codec import MAX_FRAME_BYTES, WireError, decode_from_agent, encode_tex
 
 log = logging.getLogger(__name__)
 
-CLOCK: Final = " This node's clock is too far ahead of the server's, or was never set: let NTP set both."
+CLOCK: Final = (
+    " This node's clock is too far ahead of the server's, too far behind it or was never set, or the record is older than"
+    " all that the server keeps: let NTP set both clocks."
+)
 """Of samples that are refused as `bad_time`."""
 
 

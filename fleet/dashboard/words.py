@@ -96,7 +96,7 @@ REFUSAL: Final = {
     "wrong_boot": _("belonged to another boot"),
     "wrong_shape": _("a column's length did not match"),
     "bad_time": _(
-        "its clock was over a minute ahead of the server's, or never set: these samples are lost; set both clocks by NTP"
+        "its clock was over a minute ahead of the server's, further behind than samples are kept, or never set, or they were a backlog older than that: these samples are lost; set both clocks by NTP"
     ),
     "unknown_metric": _("a metric that is not in the registry"),
     "bad_hello": _("a hello that contradicts itself"),

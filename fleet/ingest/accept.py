@@ -5,7 +5,6 @@ Shapes, names and times are judged here; values are judged later, over many batc
 
 import math
 import re
-import time
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -16,8 +15,10 @@ from django.core.exceptions import ValidationError
 from fleet.accounts.models import node_name
 from fleet.ingest.cleaning import clean as clean
 from fleet.ingest.outbox import Outbox
-from fleet.ingest.skew import OLDEST_T, Skew
+from fleet.ingest.skew import Skew
+from fleet.ingest.times import check_time
 from fleet.ingest.told import check_engine_absences, check_gpu_labels
+from fleet.store.kept import Kept
 from wire import labels, metrics
 from wire.codec import WireError
 from wire.messages import PROCESSES, PROTOCOL_VERSION, SEVERITIES, Batch, Event, GpuFacts, Hello, schema_id
@@ -30,9 +31,6 @@ MAX_HOLDS: Final = 4_096
 MAX_ENGINES: Final = 64
 MAX_NAME: Final = 200
 """Characters of an engine's name."""
-MAX_AHEAD_S: Final = 60.0
-TAKEN_WITHIN_S: Final = 120.0
-"""A batch waits less than so long before the store's server has it."""
 MAX_SEQ: Final = 1 << 53
 
 _BOOT = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
@@ -132,10 +130,10 @@ def _check_gpus(gpus: tuple[GpuFacts, ...]) -> None:
         raise WireError("bad_hello", "two GPUs share a UUID or an index")
 
 
-def check_batch(batch: Batch, session: Session, received: float, keeps_s: float | None = None) -> None:
+def check_batch(batch: Batch, session: Session, received: float, kept: Kept | None = None) -> None:
     """None when the batch, whose boot and schema are the session's, fits it; else WireError with the batch's seq.
 
-    `keeps_s` is for how long the store's server keeps rows; None where our own settings say it.
+    `kept` is for how long the store keeps rows; None where its server has not told yet.
     """
     layout, gpus = session.layout, len(session.gpus)
     if len(batch.gpu) != len(layout.gpu):
@@ -145,11 +143,7 @@ def check_batch(batch: Batch, session: Session, received: float, keeps_s: float 
             raise WireError("wrong_shape", f"a column of {len(column)} values for {gpus} GPUs", batch.seq)
     if len(batch.host) != len(layout.host):
         raise WireError("wrong_shape", f"{len(batch.host)} host metrics where the hello lists {len(layout.host)}", batch.seq)
-    if not OLDEST_T <= batch.t <= received + MAX_AHEAD_S:  # false for NaN too
-        raise WireError("bad_time", _time_detail(batch.t, received), batch.seq)
-    if keeps_s is not None and batch.t - session.skew.whole < received - keeps_s + TAKEN_WITHIN_S:
-        detail = f"t is {(received - batch.t) / 86_400:.1f} days ago; the store keeps {keeps_s / 86_400:g} days"
-        raise WireError("bad_time", detail, batch.seq)
+    check_time(batch.t, batch.seq, session.skew, received, kept)
     if batch.processes.pid or batch.processes.holds or batch.processes.values:
         _check_processes(batch, layout, gpus)
     told: set[tuple[int, str]] = set()
@@ -254,20 +248,6 @@ def check_event(event: Event) -> None:
         raise WireError("malformed", f"code {event.code}", event.seq)
     if event.severity is not None and event.severity not in SEVERITIES:
         raise WireError("malformed", f"severity {clean(event.severity, 40)!r}", event.seq)
-
-
-def observed(t: float, skew_s: int, received: float) -> float:
-    """When an event of node time `t` was, on the server's clock: its arrival where its clock was never set or says what is to come."""
-    return min(t - skew_s, received) if t >= OLDEST_T else received
-
-
-def _time_detail(t: float, received: float) -> str:
-    if not math.isfinite(t):
-        return "t is not a number"
-    if t > received:
-        return f"t is {t - received:.0f} s ahead of this server; {MAX_AHEAD_S:.0f} s are allowed: check the clocks"
-    stamp = time.strftime("%Y-%m-%d", time.gmtime(t)) if t > -6e10 else "long ago"
-    return f"t is {stamp}: the node's clock was never set"
 
 
 class _Tagged(msgspec.Struct):

@@ -27,11 +27,12 @@ from fleet.ingest.events import Arrived
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.patience import OF_A_FULL_QUEUE, Patience
 from fleet.ingest.roster import Enrolled, enrol
-from fleet.ingest.skew import MAX_SKEW_S, Skew
+from fleet.ingest.skew import Skew
+from fleet.ingest.times import clock_off
 from fleet.ingest.voice import SILENT_S, Voice
 from fleet.ingest.whereabouts import Elsewhere
 from fleet.ingest.writer import QueueFullError
-from fleet.store.deferred import keeps_s
+from fleet.store.kept import kept
 from fleet.store.series import store
 from wire.codec import WireError, decode_from_agent
 from wire.messages import Batch, Error, Event, Hello, Refused, Welcome
@@ -109,11 +110,13 @@ class Connection:
 
     def _batch(self, batch: Batch, size: int) -> Session:
         session = self._session(batch.node, batch.boot, batch.seq, batch.schema)
+        is_kept = kept(store())
         try:
-            check_batch(batch, session, self.heard_at, keeps_s(store()))
+            check_batch(batch, session, self.heard_at, is_kept)
         except WireError as error:
-            if error.code == "bad_time" and 0 < batch.t - self.heard_at < MAX_SKEW_S:
-                self.ingest.ledger.clock(session.node, batch.t - self.heard_at)  # nothing of it is stored, so say why
+            off_s = clock_off(batch.t, session.skew, self.heard_at, is_kept)
+            if error.code == "bad_time" and off_s is not None:
+                self.ingest.ledger.clock(session.node, off_s)  # nothing of it is stored, so say why
             raise
         self.ingest.changes.take(session, batch)
         self.ingest.writer.put(Accepted(session, batch, self.heard_at, size + weight(batch)))

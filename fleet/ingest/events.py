@@ -21,9 +21,10 @@ from kombu.exceptions import OperationalError
 from msgspec import structs
 
 from fleet.commands.passing import Answer, settle
-from fleet.ingest.accept import Session, clean, observed
+from fleet.ingest.accept import Session, clean
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.threads import Threads
+from fleet.ingest.times import observed
 from fleet.inventory.models import Event as Row
 from wire.codec import WireError
 from wire.messages import COMMAND_DONE, COMMAND_REFUSED, Event

@@ -51,9 +51,3 @@ def forget(series: Series, node: int, gpus: Iterable[int]) -> None:
         told: dict[Scope, list[int]] = {"host": [node], "gpu": gpus, "process": gpus}
         for scope, entities in told.items():
             series.forget(scope, entities)
-
-
-def keeps_s(series: Series) -> float | None:
-    """Seconds for which an engine's server said that it keeps rows; None where it keeps them as our settings say, or was not asked yet."""
-    told: float | None = getattr(series, "keeps_s", None)
-    return told

@@ -16,6 +16,7 @@ from celery import shared_task
 from django.conf import settings
 
 from fleet.store.compact import is_due
+from fleet.store.kept import by_settings
 from fleet.store.parquet import ParquetSeries
 from fleet.store.series import StoreError, store
 
@@ -97,15 +98,10 @@ def _merge() -> None:
 @shared_task(ignore_result=True, acks_late=True)
 def prune() -> int:
     """Drop what is past its time or over the limit of the settings; the bytes that it freed, 0 where the store refused."""
-    now, day = int(time.time()), 86_400
-    kept_s = {
-        1: settings.FETTLE_RETAIN_RAW_H * 3600,
-        10: settings.FETTLE_RETAIN_10S_D * day,
-        60: settings.FETTLE_RETAIN_1M_D * day,
-        3600: settings.FETTLE_RETAIN_1H_D * day,
-    }
+    now = int(time.time())
+    before = {step_s: now - kept_s for step_s, kept_s in by_settings().items()}
     try:
-        freed = store().prune({step_s: now - kept for step_s, kept in kept_s.items()}, settings.FETTLE_STORE_GB * 10**9 or None)
+        freed = store().prune(before, settings.FETTLE_STORE_GB * 10**9 or None)
     except StoreError as error:
         pruning.met(error)
         return 0

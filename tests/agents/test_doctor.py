@@ -185,6 +185,7 @@ async def test_whatever_answers_in_the_servers_place_is_told(tmp_path: Path, ans
         (50, "wrong", "ahead of"),
         (120, "wrong", "ahead of"),
         (-120, "wrong", "behind"),
+        (-3 * 86_400, "wrong", "behind"),
     ],
 )
 async def test_a_clock_that_differs_from_the_servers_is_told(tmp_path: Path, seconds: float, level: str, words: str) -> None:
@@ -198,7 +199,7 @@ async def test_a_clock_that_differs_from_the_servers_is_told(tmp_path: Path, sec
 
     assert clock[1] == level
     assert words in clock[2]
-    assert ("bad_time" in clock[3]) == (seconds == 120)  # what it costs, where it costs samples
+    assert ("bad_time" in clock[3]) == (seconds in (120, -3 * 86_400))  # what it costs, where it costs samples
     assert formatdate(usegmt=True)
 
 

@@ -220,6 +220,7 @@ def test_the_node_page_shows_gpus_host_processes_events_and_refusals(viewer: Cli
     assert "12,345" in page
     assert "6,789" in page
     assert "its clock was over a minute ahead of the server" in page  # what was lost, and by what
+    assert "further behind than samples are kept" in page
 
 
 def test_a_gpu_whose_holders_nobody_knows_is_not_free(viewer: Client) -> None:

@@ -193,15 +193,3 @@ def test_a_fast_metric_must_have_its_values() -> None:
 
     with pytest.raises(WireError, match="a column of 0 values"):
         check_batch(msgspec.structs.replace(one, gpu=columns), session, NOW)
-
-
-def test_a_batch_that_the_store_would_not_keep_is_refused_for_its_time() -> None:
-    """Older than what the store's server keeps, by the server's clock; a younger one passes."""
-    said = hello("n")
-    session = session_of(check_hello(said, "n"))
-    with pytest.raises(WireError, match=r"2\.0 days ago; the store keeps 2 days") as refused:
-        check_batch(batch(said, 7, NOW - 2 * 86_400), session, NOW, 2 * 86_400.0)
-    check_batch(batch(said, 8, NOW - 47 * 3600), session, NOW, 2 * 86_400.0)
-    check_batch(batch(said, 9, NOW - 2 * 86_400), session, NOW, None)
-
-    assert (refused.value.code, refused.value.seq) == ("bad_time", 7)
