@@ -24,7 +24,8 @@ async def test_its_skew_is_known_from_the_hello_on(server: Server, node: str, sk
         await agent.say(batch(said, 0, t, {"power_w": 300.0}))
         assert await agent.acked(0)
 
-    row = eventually(lambda: server.node(node) if server.node(node)["last_seen_at"] else None)
+    # The skew is written after last_seen_at, in a transaction of its own.
+    row = eventually(lambda: server.node(node) if server.node(node)["clock_skew_s"] is not None else None)
     assert row["clock_skew_s"] == pytest.approx(skew, abs=1)
     gpu = server.gpus(node)[0]
     assert server.window("gpu", t - 60, t + 60, [gpu["id"]])["power_w"].to_list() == [300.0]
