@@ -6,6 +6,7 @@ once more where asking twice does no harm; whoever writes tries again in its own
 
 import base64
 import contextlib
+import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,6 +75,15 @@ class Endpoint:
             cert_reqs="CERT_REQUIRED",
             ca_certs=None if access.ca is None else str(access.ca),
         )
+
+    def beside(self, page: str, other: str) -> "Endpoint | None":
+        """The same server with `other` in place of `page`, with which its base address ends; None where it does not."""
+        if not self._base.endswith(page):
+            return None
+        found = copy.copy(self)
+        found._base = self._base.removesuffix(page) + other
+        found.name = self.name.removesuffix(page) + other
+        return found
 
     def get(self, path: str, fields: Mapping[str, str] | None = None, most: int = ANSWER_BYTES) -> bytes:
         """The body of a GET, tried once more when no answer came; StoreError says why there is none, or that it is over `most` bytes."""

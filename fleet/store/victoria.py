@@ -8,6 +8,7 @@ import logging
 import random
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -82,9 +83,11 @@ class VictoriaSeries:
         before = self._watch.look()
         self.keeps_s = min((page.keeps_s for page in before if page.keeps_s is not None), default=None)
         self._refuse_old(packed)
-        for scope, some in packed.items():
-            if not some.is_empty():
-                self._send(self.table(scope), some)
+        doubtful = {scope: self._doubtful(scope, some) for scope, some in packed.items() if not some.is_empty()}
+        if any(some.any() for some in doubtful.values()):
+            self._watch.show()
+        for scope, some in doubtful.items():
+            self._send(self.table(scope), packed[scope], some)
         return self._watch.pending(before)
 
     def window(
@@ -171,9 +174,7 @@ class VictoriaSeries:
         self.misfits += misfits
         return packed
 
-    def _send(self, table: Table, packed: pl.DataFrame) -> None:
-        known = self._known(table.scope, packed)
-        doubtful = packed["ts"] <= packed["entity"].replace_strict(list(known), list(known.values()), return_dtype=pl.Int64)
+    def _send(self, table: Table, packed: pl.DataFrame, doubtful: pl.Series) -> None:
         fresh = packed.filter(~doubtful)
         versions = pl.Series("version", [self._first] * len(fresh), dtype=pl.Int64)
         if doubtful.any():
@@ -191,15 +192,15 @@ class VictoriaSeries:
         except ValueError as error:
             raise StoreError(f"Rows of scope {table.scope} cannot be stored: {error}.") from error
 
-    def _known(self, scope: Scope, packed: pl.DataFrame) -> dict[int, int]:
-        """The newest second that each entity of the frame may have in the store; from now on it has the frame's too."""
+    def _doubtful(self, scope: Scope, packed: pl.DataFrame) -> pl.Series:
+        """Which rows may be in the store; from now on all of them may."""
         last = dict(packed.group_by("entity").agg(pl.col("ts").max().cast(pl.Int64)).iter_rows())
         with self._lock:
             newest = self._newest[scope]
             known = {entity: newest.get(entity, MAX_KEY) for entity in last}
             for entity, ts in last.items():
                 newest[entity] = max(ts, newest.get(entity, 0))
-        return known
+        return packed["ts"] <= packed["entity"].replace_strict(list(known), list(known.values()), return_dtype=pl.Int64)
 
     def _again(self, table: Table, packed: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
         """Of rows that may be there already those that are not, or are with another content; and the version of each."""
@@ -207,7 +208,7 @@ class VictoriaSeries:
         for part in by_hour(packed):
             low, high = int(part["ts"].min()), int(part["ts"].max())  # type: ignore[arg-type] # whole numbers
             some = part["entity"].unique().to_list()
-            there, _ = self._rows(table, low, high + 1, some, keys)
+            there, _ = self._rows(table, low, high + 1, some, keys, anew=True)
             if not there.join(part, on=keys, how="semi").is_empty():
                 parts.append(self._changed(table, part, low, high, some))
             else:
@@ -217,7 +218,7 @@ class VictoriaSeries:
 
     def _changed(self, table: Table, part: pl.DataFrame, low: int, high: int, entities: list[int]) -> pl.DataFrame:
         names = list(table.columns)
-        there, versions = self._rows(table, low, high + 1, entities, names)
+        there, versions = self._rows(table, low, high + 1, entities, names, anew=True)
         lacking = [pl.lit(None, table.stored[name]).alias(name) for name in names if name not in part.columns]
         whole = part.with_columns(lacking).select(names)
         new = whole.join(there, on=names, how="anti", nulls_equal=True).select(table.keys)
@@ -230,9 +231,9 @@ class VictoriaSeries:
     # Reading
 
     def _rows(
-        self, table: Table, start: int, end: int, entities: Collection[int] | None, names: list[str]
+        self, table: Table, start: int, end: int, entities: Collection[int] | None, names: list[str], *, anew: bool = False
     ) -> tuple[pl.DataFrame, pl.Series]:
-        """Stored rows with start <= ts < end and their versions."""
+        """Stored rows with start <= ts < end and their versions; `anew` asks past what the server remembers of earlier answers."""
         start, end = max(start, 0), min(end, MAX_KEY + 1)
         possible = None if entities is None else [entity for entity in entities if 0 <= entity <= MAX_KEY]
         if start >= end or (possible is not None and not possible):
@@ -240,7 +241,8 @@ class VictoriaSeries:
         metrics = [name for name in names if table.columns[name].is_metric]
         everything = len(metrics) == sum(column.is_metric for column in table.columns.values())
         wide = possible is not None and len(possible) > WIDE
-        match = selectors(table.scope, self._fleet, None if everything else [ROW, *metrics], None if wide else possible)
+        wanted = None if everything else [ROW, *metrics]
+        match = selectors(table.scope, self._fleet, wanted, None if wide else possible, once=uuid.uuid4().hex if anew else None)
         form = [("match[]", one) for one in match]
         form += [("start", str(start)), ("end", f"{end - 1}.999"), ("reduce_mem_usage", "1")]
         found = exported(self._read.ask("/api/v1/export", form, EXPORT_BYTES))

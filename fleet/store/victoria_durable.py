@@ -1,9 +1,10 @@
-"""When VictoriaMetrics has written what it took: it answers at once, keeps samples in memory for a while, and loses those when killed.
+"""When VictoriaMetrics shows, and has written, what it took: it answers at once, keeps samples in memory for a while, and loses those when killed.
 
 Its /metrics page tells its flags and when its process started. A write is durable once the time within which it flushes is
 over and the process is still the same; a process that has started anew may have lost what it took before.
 """
 
+import logging
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +13,10 @@ from functools import partial
 from typing import Final
 
 from fleet.store.deferred import Pending
-from fleet.store.endpoint import Endpoint
+from fleet.store.endpoint import Endpoint, PassingError
 from fleet.store.series import StoreError
 
+logger = logging.getLogger(__name__)
 OLD_FLUSH: Final = "5s"
 """Before 1.86 there is no flag: parts leave memory every five seconds, as measured with 1.79."""
 PENDING_S: Final = 2.0
@@ -22,6 +24,8 @@ PENDING_S: Final = 2.0
 MARGIN_S: Final = 1.0
 PAGE_BYTES: Final = 64 << 20
 """Of a page of metrics, which has less than one MB."""
+UNSEEN_S: Final = 5.0
+"""So long what was taken is waited for where it cannot be asked to be shown: 1.79 shows new series after 2.0 s at the latest of 20."""
 _FLUSH: Final = "inmemoryDataFlushInterval"
 _DEDUP: Final = "dedup.minScrapeInterval"
 _RETENTION: Final = "retentionPeriod"
@@ -62,11 +66,32 @@ class Watch:
 
     def __init__(self, pages: Sequence[Endpoint], sleep: Callable[[float], None] = time.sleep) -> None:
         self._pages = pages
+        self._shows = [page.beside("/metrics", "/internal/force_flush") for page in pages]
+        self._is_slow = False
         self._sleep = sleep
 
     def look(self) -> tuple[Page, ...]:
         """The pages as they are now; StoreError when one does not answer, is another program's or has a flag that loses rows."""
         return tuple(_page(page) for page in self._pages)
+
+    def show(self) -> None:
+        """Return once all that was taken so far is found by who asks for it anew; StoreError when a server does not answer."""
+        refused: str | None = None
+        for page, shows in zip(self._pages, self._shows, strict=True):
+            if shows is None:
+                refused = f"{page.name} does not end with /metrics, so nobody knows how to have it show what it took"
+                continue
+            try:
+                shows.get("")
+            except PassingError:
+                raise
+            except StoreError as error:
+                refused = str(error)
+        if refused is not None and not self._is_slow:
+            logger.warning("Rows that may be stored already wait for %g s until that can be asked: %s", UNSEEN_S, refused)
+        self._is_slow = refused is not None
+        if self._is_slow:
+            self._sleep(UNSEEN_S)
 
     def pending(self, before: tuple[Page, ...]) -> Pending:
         """When all that was sent since `before` is durable, and how that is known."""

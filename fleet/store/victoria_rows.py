@@ -32,10 +32,18 @@ def metric(scope: str, name: str) -> str:
     return f"fettle_{scope}_{name}"
 
 
-def selectors(scope: str, fleet: str, names: Collection[str] | None, entities: Collection[int] | None) -> list[str]:
-    """Selectors of the series of these metrics (None: all, ROW is one) of these entities (None: all)."""
+def selectors(
+    scope: str, fleet: str, names: Collection[str] | None, entities: Collection[int] | None, *, once: str | None = None
+) -> list[str]:
+    """Selectors of the series of these metrics (None: all, ROW is one) of these entities (None: all).
+
+    VictoriaMetrics remembers for up to ten seconds which series a selector names, and those that are made meanwhile are left out.
+    With `once`, a word that was never used before, nothing is remembered of them.
+    """
     of = ".+" if names is None else "|".join(sorted(names))
     start = f'{{fleet={quoted(fleet)},__name__=~"fettle_{scope}_({of})"'
+    if once is not None:
+        start += f",once!={quoted(once)}"
     if entities is None:
         return [start + "}"]
     wanted = sorted(set(entities))
