@@ -15,8 +15,8 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-GRACE_S = 8.0
-"""Seconds that a program has to end after SIGTERM before it is killed."""
+GRACE_S = 20.0
+"""Seconds that a program has to end after SIGTERM before it is killed: more than web.ENDS_S."""
 LOG_BYTES = 20_000_000
 """A program's log is set aside as `.1` when it has grown past this."""
 

@@ -23,8 +23,6 @@ from fleet.store.series import StoreError
 from wire.metrics import Scope
 
 MAX_BACKOFF_S: Final = 30.0
-LAST_S: Final = 5.0
-"""So long what is left may be sent when the server stops."""
 DROPPED: Final = ("full", "late", "refused", "gone", "stopped")
 
 A = TypeVar("A")
@@ -65,12 +63,12 @@ class Forwarder:
         """Begin."""
         self._thread.start()
 
-    async def stop(self) -> None:
-        """Try for LAST_S to send what is left, and end."""
+    async def stop(self, within_s: float) -> None:
+        """Try for so long to send what is left, and end."""
         self._stopping.set()
         with self._news:
             self._news.notify()
-        await asyncio.to_thread(self._thread.join, LAST_S)
+        await asyncio.to_thread(self._thread.join, within_s)
         if left := sum(one.rows for one in self._queue):
             self.dropped["stopped"] += left
             logger.warning("%d rows were not forwarded before the server stopped", left)

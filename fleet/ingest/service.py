@@ -1,12 +1,11 @@
 """What all connections of this process share: the writer, the event desk, who speaks for which node, and the books."""
 
 import asyncio
-import contextlib
 import logging
 import time
 import uuid
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Final
 
 from django.conf import settings
@@ -33,6 +32,14 @@ from fleet.store.series import store
 from wire.messages import Refused
 
 BOOKS_S: Final = 3.0
+STOP_S: Final = 5.0
+"""So long a stop may take to store and commit what is here: what hangs is left, and comes again from agents, who were not acked."""
+FLUSH_S: Final = STOP_S - 1.0
+"""Of it what the store may take, so that what it took just before can still be forwarded."""
+LAST_BOOKS_S: Final = 2.0
+"""So long the last books may take, after that."""
+LAST_THREADS_S: Final = 1.0
+"""And so long what no longer matters may hold its thread."""
 IDLE_S: Final = 3_600.0
 """A node that has been gone for so long begins anew when it comes back."""
 CLOSE_REVOKED: Final = 4403
@@ -83,18 +90,22 @@ class Ingest:
         self._books = asyncio.get_running_loop().create_task(self._keep_books(), name="ingest-books")
 
     async def stop(self) -> None:
-        """Store and commit what is here, write the books, end."""
+        """Store and commit what is here, side by side, write the books, end: within the seconds above, whatever hangs."""
         if self._books is not None:
             self._books.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._books
-        await self.commands.stop()
-        await self.writer.stop()
+        await asyncio.gather(
+            _within(STOP_S, self.commands.stop(), "Commands"),
+            self._stop_writing(),
+            _within(STOP_S, self.events.stop(), "Events"),
+        )
+        await _within(LAST_BOOKS_S, self._write_books(), "The last books")
+        await _within(LAST_THREADS_S, asyncio.to_thread(self.threads.close), "A thread")
+
+    async def _stop_writing(self) -> None:
+        ends = asyncio.get_running_loop().time() + STOP_S
+        await _within(FLUSH_S, self.writer.stop(), "The store")
         if self.forwarder is not None:
-            await self.forwarder.stop()
-        await self.events.stop()
-        await self._write_books()
-        self.threads.close()
+            await self.forwarder.stop(ends - asyncio.get_running_loop().time())
 
     def _stored(self, chunks: list[Chunk], done: list[Source]) -> None:
         self.meter.stored(chunks)
@@ -209,3 +220,13 @@ class Ingest:
         node = self.voices.pop(name).node
         self.ledger.drop(node, name)
         self.changes.forget(node)
+
+
+async def _within(seconds: float, end: Awaitable[None], what: str) -> None:
+    """Wait for an end no longer than this."""
+    try:
+        await asyncio.wait_for(end, seconds)
+    except TimeoutError:
+        logger.warning("%s did not end within %g s and is left as it is", what, seconds)
+    except Exception:
+        logger.exception("%s did not end well", what)

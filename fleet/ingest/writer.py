@@ -91,7 +91,10 @@ class Writer:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="ingest-writer")
 
     async def stop(self) -> None:
-        """Write what is left, once, and end."""
+        """Write what is left, once, and end.
+
+        Whether it is durable is not waited for: nobody hears acks any more, and what was not acked comes again.
+        """
         self._stopping.set()
         if self._task is not None:
             await self._task
@@ -138,8 +141,9 @@ class Writer:
         await self._gather()
         if self._gathered:
             await self._flush()
-        if self._confirming:
-            await asyncio.wait(self._confirming)
+        for task in self._confirming:
+            task.cancel()
+        await asyncio.gather(*self._confirming, return_exceptions=True)
 
     async def _gather(self) -> None:
         queue, self._queue = self._queue, []

@@ -22,6 +22,8 @@ from fleet.live.payloads import Frame
 CHANNEL: Final = "fettle:live"
 PATIENCE_S: Final = 0.5
 BROKER_S: Final = 1.0
+LEAVE_S: Final = 0.5
+"""Each of two steps of a stop takes no longer."""
 LISTEN_AGAIN_S: Final = 5.0
 QUIET_S: Final = 30.0
 
@@ -86,11 +88,10 @@ class Exchange:
         """End."""
         if self._listening is not None:
             self._listening.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._listening
+            await asyncio.wait([self._listening], timeout=LEAVE_S)
         if self._client is not None:
-            with contextlib.suppress(RedisError, OSError):
-                await self._client.aclose()
+            with contextlib.suppress(RedisError, OSError):  # a timeout is an OSError too
+                await asyncio.wait_for(self._client.aclose(), LEAVE_S)
         self._client = self._listening = None
 
     async def ask(self, views: Sequence[View], with_history: Sequence[bool]) -> list[list[Frame]]:

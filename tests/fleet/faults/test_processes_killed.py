@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +25,7 @@ class Several(Server):
 
     def command(self) -> list[str]:
         """Its command line."""
-        return [*web.command("127.0.0.1", self.port), "--workers", str(PROCESSES)]
+        return [sys.executable, "-m", "uvicorn", *web.arguments("127.0.0.1", self.port), "--workers", str(PROCESSES)]
 
     def children(self) -> list[psutil.Process]:
         """The processes that take agents in, oldest first."""
