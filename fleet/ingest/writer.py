@@ -25,6 +25,7 @@ from fleet.ingest.columns import SCOPES, Accepted, Chunk, gather
 from fleet.ingest.engines import resolve
 from fleet.ingest.labels import LabelBook
 from fleet.ingest.threads import Threads
+from fleet.ingest.underway import Underway
 from fleet.ingest.window import Ring
 from fleet.store.deferred import Pending, forget, send
 from fleet.store.series import Series, StoreError, TooOldError
@@ -82,7 +83,8 @@ class Writer:
         self.bytes = 0
         self._bytes_of: Counter[int] = Counter()  # by node
         self.failing: str | None = None
-        self._confirming: set[asyncio.Task[None]] = set()
+        self._underway = Underway()
+        self._confirming: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -162,58 +164,74 @@ class Writer:
 
     async def _flush(self) -> bool:
         """True when the store took something of what was gathered, or nothing had to be kept; it is acked once durable."""
-        chunks, self._gathered = self._gathered, []
+        group, self._gathered = self._gathered, []
+        self._underway.add(group)
         try:
-            pending = await self._send(chunks)
+            self._took(group, await self._send(group))
         except (StoreError, DatabaseFault, OSError) as error:
-            self._keep(chunks, str(error))
+            self._keep(group, str(error))
             return False
         except Exception as error:
+            if self._confirming:  # what was sent before may be lost, and has to be stored before
+                await asyncio.wait(self._confirming)
+            if not self._underway.has(group):
+                return False
             # Not the disk's fault: something in these batches. Find it, so that one bad batch does not cost the others.
             if self.failing is None:
                 logger.exception(
-                    "%d batches could not be stored together; looking for the bad one", sum(len(c.taken) for c in chunks)
+                    "%d batches could not be stored together; looking for the bad one", sum(len(c.taken) for c in group)
                 )
             later: list[Chunk] = []
             bad: list[tuple[Accepted, Exception]] = []
-            if not await self._salvage([one for chunk in chunks for one in chunk.taken], later, bad):
-                self._keep(chunks, f"{type(error).__name__}: {error}")  # nothing can be stored, so no batch is to blame
+            if not await self._salvage([one for chunk in group for one in chunk.taken], later, bad):
+                self._keep(group, f"{type(error).__name__}: {error}")  # nothing can be stored, so no batch is to blame
                 return False
+            self._underway.end(group)
             self._gathered[:0] = later
             for one, why in bad:
                 self._drop(one, why)
-            return True
-        self._took(chunks, pending)
         return True
 
-    async def _send(self, chunks: list[Chunk]) -> Pending | None:
-        """As `_write`, but that batches which are older than what the store keeps are dropped, from `chunks` too, and cost the others nothing."""
+    async def _send(self, group: list[Chunk]) -> Pending | None:
+        """As `_write`, but that batches which are older than what the store keeps are dropped, from the group too, and cost the others nothing."""
         while True:
             try:
-                return await self._threads.store(self._write, chunks)
+                return await self._threads.store(self._write, group)
             except TooOldError as error:
-                old = [one for chunk in chunks for one in chunk.taken if math.floor(one.batch.t) < error.before]
+                taken = [one for chunk in group for one in chunk.taken]
+                old = [one for one in taken if math.floor(one.batch.t) < error.before]
                 if not old:
                     raise
-                young = [one for chunk in chunks for one in chunk.taken if math.floor(one.batch.t) >= error.before]
-                chunks[:] = [await self._threads.columns(gather, young, self._ring)] if young else []
+                young = [one for one in taken if math.floor(one.batch.t) >= error.before]
+                made = [await self._threads.columns(gather, young, self._ring)] if young else []
+                if not self._underway.has(group):
+                    return None  # recalled meanwhile: it is sent again as it was
+                group[:] = made
                 for one in old:
                     self._drop(one, error)
 
-    def _took(self, chunks: list[Chunk], pending: Pending | None) -> None:
+    def _took(self, group: list[Chunk], pending: Pending | None) -> None:
         """Ack what the store took, at once or when it is durable; the flush does not wait for that."""
-        if pending is None:
-            self._acknowledge(chunks)
+        if not self._underway.has(group):
             return
-        task = asyncio.get_running_loop().create_task(self._confirm(chunks, pending), name="ingest-confirm")
-        self._confirming.add(task)
-        task.add_done_callback(self._confirming.discard)
+        if pending is None:
+            self._underway.end(group)
+            self._acknowledge(group)
+            return
+        before = self._confirming[-1] if self._confirming else None
+        task = asyncio.get_running_loop().create_task(self._confirm(group, pending, before), name="ingest-confirm")
+        self._confirming.append(task)
+        task.add_done_callback(self._confirming.remove)
 
-    async def _confirm(self, chunks: list[Chunk], pending: Pending) -> None:
-        """Ack what the store took once it is durable there; meanwhile others are written."""
+    async def _confirm(self, chunks: list[Chunk], pending: Pending, before: asyncio.Task[None] | None) -> None:
+        """Ack what the store took once it is durable there, and what was sent `before` too; meanwhile others are written."""
         try:
             await asyncio.sleep(pending.after_s)
             await asyncio.to_thread(pending.check)
+            if before is not None:
+                await asyncio.wait([before])
+            if not self._underway.has(chunks):
+                return
             await self._threads.store(self._note, chunks)
         except (StoreError, DatabaseFault, OSError) as error:
             self._keep(chunks, str(error))
@@ -221,6 +239,7 @@ class Writer:
             logger.exception("Batches are sent to the store again: whether it has them is not known")
             self._keep(chunks, f"{type(error).__name__}: {error}")
         else:
+            self._underway.end(chunks)
             self._acknowledge(chunks)
 
     def _acknowledge(self, chunks: list[Chunk]) -> None:
@@ -241,7 +260,9 @@ class Writer:
         return done
 
     def _keep(self, chunks: list[Chunk], why: str) -> None:
-        self._gathered[:0] = chunks
+        if not self._underway.has(chunks):
+            return  # recalled with what was sent before it
+        self._gathered[:0] = self._underway.recall(chunks)
         # Counts in the message differ from try to try; what is wrong does not.
         if self.failing is None or _NUMBER.sub("", self.failing) != _NUMBER.sub("", why):
             logger.error("Telemetry is not stored, agents keep it: %s", why)
@@ -249,21 +270,26 @@ class Writer:
 
     async def _salvage(self, taken: list[Accepted], later: list[Chunk], bad: list[tuple[Accepted, Exception]]) -> bool:
         """Sort batches by halving: True when the store took some, which wait side by side to be durable; what the disk refused; what alone could not be stored."""
+        group: list[Chunk] = []
+        self._underway.add(group)
         try:
-            chunk = await self._threads.columns(gather, taken, self._ring)
-            try:
-                pending = await self._threads.store(self._write, [chunk])
-            except (StoreError, DatabaseFault, OSError):
-                later.append(chunk)
-                return False
+            group.append(await self._threads.columns(gather, taken, self._ring))
+            self._took(group, await self._threads.store(self._write, group))
+        except (StoreError, DatabaseFault, OSError):
+            if self._underway.has(group):  # else recalled meanwhile: it is sent again
+                self._underway.end(group)
+                later.extend(group)
+            return False
         except Exception as error:
+            if not self._underway.has(group):
+                return False
+            self._underway.end(group)
             if len(taken) == 1:
                 bad.append((taken[0], error))
                 return False
             middle = len(taken) // 2
             # Not `or`: both halves have good batches.
             return any([await self._salvage(half, later, bad) for half in (taken[:middle], taken[middle:])])
-        self._took([chunk], pending)
         return True
 
     def _drop(self, one: Accepted, error: Exception) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,27 @@ async def test_a_server_that_is_away_for_half_a_minute_costs_no_sample(tmp_path:
         log = server.log.read_text()
         assert f"VictoriaMetrics at {program.url}/metrics cannot be reached: Connection refused" in log
         assert log.count("Telemetry is stored again") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.long
+async def test_the_last_word_of_a_second_is_kept_over_a_kill_between_the_words(tmp_path: Path) -> None:
+    """The first word is lost with VictoriaMetrics' memory and sent again, after the later one: the later one is what is kept."""
+    program = victoria_program(tmp_path)
+    env = {"FETTLE_STORE": "victoriametrics", "FETTLE_STORE_URL": program.url}
+    with running(program), serve(tmp_path / "data", env) as server:
+        token, t = server.token("n"), math.floor(time.time()) - 100 + 0.5
+        async with speak(server.agents, token) as agent:
+            said = await agent.greet(hello("n", gpus=1))
+            await agent.say(batch(said, 0, t, {"power_w": 100.0, "temperature_c": 50.0}))
+            await asyncio.sleep(3)
+            program.kill()
+            program.start()
+            await agent.say(batch(said, 1, t, {"power_w": 300.0}))
+            assert await agent.until(lambda: agent.stored() == {0, 1}, 60)
+            assert "was restarted before the samples were on its disk" in server.log.read_text()
+        (gpu,) = server.gpus("n")
+        urllib.request.urlopen(program.url + "/internal/force_flush", timeout=10).close()
+        found = victoria(program.url, "fettle").window("gpu", int(t), int(t) + 1, [gpu["id"]], ["power_w", "temperature_c"])
+
+        assert found.select("power_w", "temperature_c").rows() == [(300.0, None)]
