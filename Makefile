@@ -6,7 +6,7 @@ HOST ?= 127.0.0.1
 DEMO ?= auto
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
-PYTEST = .venv/bin/pytest -n 4 --dist loadfile
+PYTEST = .venv/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder # else the few long tests of a file come last, one worker busy
 PIP = .venv/bin/python -m pip install --quiet --require-hashes --only-binary=:all:
 
 .PHONY: help venv up test test-all test-long lint bench agent requirements messages packages clean
