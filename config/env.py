@@ -11,7 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-_NO_HOST = re.compile(r"""[\s<>"{}|\\^`]""")
+_NOT_IN_A_HOST = re.compile(r"""[\s<>"{}|\\^`]""")
+NO_HOST = "it has a control character, or a server whose name has blanks or other signs that none has."
+"""What is wrong with a URL that `names_host` is false for."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # of which urlsplit drops some in silence
 _asked: set[str] = set()
 """Every variable that was read, set or not."""
@@ -50,9 +52,7 @@ def url(name: str, default: str, schemes: Collection[str], *, about: str) -> str
     if parts.scheme not in schemes or not (parts.path if parts.scheme == "unix" else parts.hostname):
         raise SettingError(f"{name} is no URL that can be used: give one such as {' or '.join(f'{one}://…' for one in schemes)}.")
     if not names_host(value):
-        raise SettingError(
-            f"{name} is no URL that can be used: it has a control character, or a server whose name has blanks or other signs that none has."
-        )
+        raise SettingError(f"{name} is no URL that can be used: {NO_HOST}")
     return value
 
 
@@ -63,7 +63,7 @@ def names_host(url: str) -> bool:
         host.encode("idna")  # as whoever looks it up does
     except UnicodeError:
         return False
-    return not _NO_HOST.search(host) and not _CONTROL.search(url)
+    return not _NOT_IN_A_HOST.search(host) and not _CONTROL.search(url)
 
 
 def refuse_unknown(prefix: str, others: Collection[str], elsewhere: tuple[str, ...] = ()) -> None:

@@ -112,9 +112,7 @@ def _database(url: str) -> dict[str, object]:
         }
     if parts.scheme in ("postgres", "postgresql"):
         if not env.names_host(url):
-            raise env.SettingError(
-                "DATABASE_URL cannot be used: it has a control character, or a server whose name has blanks or other signs that none has."
-            )
+            raise env.SettingError(f"DATABASE_URL cannot be used: {env.NO_HOST}")
         return {
             "ENGINE": "django.db.backends.postgresql",
             "NAME": parts.path.lstrip("/"),

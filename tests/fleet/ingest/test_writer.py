@@ -253,10 +253,7 @@ class Late(Poisoned):
 @pytest.mark.django_db(transaction=True)
 async def test_what_is_not_durable_yet_is_not_acked_and_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """Two flushes wait at a time, acked when they and those before are durable; one that is lost is sent again, and its absence noted then."""
-    await sync_to_async(Node.objects.create)(pk=1, name="n")
-    bench = Bench(Late())
-    assert isinstance(bench.series, Late)
-    series = bench.series
+    bench, series = await late()
     bench.writer.start()
     try:
         bench.put(0, 1.0, AbsentChange(0, "power_w", "timeout"))
@@ -301,10 +298,7 @@ async def test_it_ends_without_waiting_until_what_it_wrote_last_is_durable() -> 
 @pytest.mark.django_db(transaction=True)
 async def test_the_last_word_of_a_second_stays_the_last_when_an_earlier_one_is_sent_again() -> None:
     """Three words for one second, sent one after the other: the first is lost while the third is on its way. All are sent again, in order."""
-    await sync_to_async(Node.objects.create)(pk=1, name="n")
-    bench = Bench(Late())
-    assert isinstance(bench.series, Late)
-    series = bench.series
+    bench, series = await late()
     bench.writer.start()
     try:
         for number, word in enumerate((100.0, 300.0), start=1):
@@ -335,10 +329,7 @@ async def test_the_last_word_of_a_second_stays_the_last_when_an_earlier_one_is_s
 @pytest.mark.django_db(transaction=True)
 async def test_a_bad_batch_is_looked_for_once_all_that_was_sent_before_is_durable() -> None:
     """What was sent before it is lost meanwhile: it is sent again before the good ones beside the bad one."""
-    await sync_to_async(Node.objects.create)(pk=1, name="n")
-    bench = Bench(Late())
-    assert isinstance(bench.series, Late)
-    series = bench.series
+    bench, series = await late()
     bench.writer.start()
     try:
         bench.put(0, 100.0, t=T)
@@ -363,10 +354,7 @@ async def test_a_bad_batch_is_looked_for_once_all_that_was_sent_before_is_durabl
 @pytest.mark.django_db(transaction=True)
 async def test_any_number_of_flushes_waits_at_once() -> None:
     """However many are not durable yet, the next is sent and looked at: none waits for its turn to wait."""
-    await sync_to_async(Node.objects.create)(pk=1, name="n")
-    bench = Bench(Late())
-    assert isinstance(bench.series, Late)
-    series = bench.series
+    bench, series = await late()
     series.after_s = 3600.0
     bench.writer.start()
     while (flushes := len(series.sent)) < 40:  # more than there are threads
@@ -384,10 +372,7 @@ async def test_any_number_of_flushes_waits_at_once() -> None:
 @pytest.mark.django_db(transaction=True)
 async def test_batches_that_are_too_old_are_dropped_in_one_pass(caplog: pytest.LogCaptureFixture) -> None:
     """The store says from which second on it keeps rows: the others go to it at once and together; the old ones are refused and no defect."""
-    await sync_to_async(Node.objects.create)(pk=1, name="n")
-    bench = Bench(Late())
-    series = bench.series
-    assert isinstance(series, Late)
+    bench, series = await late()
     series.before = T + 2
     for seq, power in enumerate((555.0, 555.0, 3.0, 4.0, 5.0)):
         bench.put(seq, power)
@@ -415,10 +400,7 @@ async def test_batches_that_are_too_old_are_dropped_in_one_pass(caplog: pytest.L
 @pytest.mark.django_db(transaction=True)
 async def test_what_is_good_beside_a_bad_batch_waits_side_by_side_to_be_durable() -> None:
     """All good parts are sent before any is durable, and so are the batches that come later; all are acked in their order."""
-    await sync_to_async(Node.objects.create)(pk=1, name="n")
-    bench = Bench(Late())
-    series = bench.series
-    assert isinstance(series, Late)
+    bench, series = await late()
     for seq, power in enumerate((1.0, 2.0, 666.0, 4.0, 5.0, 6.0, 7.0, 8.0)):
         bench.put(seq, power)
     bench.writer.start()
@@ -442,6 +424,13 @@ def powers(series: MemorySeries) -> list[float]:
     """What is there, by its second."""
     found: list[float] = series.window("gpu", int(T), int(T) + 99, metrics=["power_w"])["power_w"].to_list()
     return found
+
+
+async def late() -> tuple[Bench, Late]:
+    """A writer, not started, on a store that says when rows are durable, with the session's node in the database; and the store."""
+    await sync_to_async(Node.objects.create)(pk=1, name="n")
+    series = Late()
+    return Bench(series), series
 
 
 async def _until(true: Callable[[], bool]) -> None:

@@ -1,13 +1,14 @@
 """dcgm-exporter's format from numbers of a test: over HTTP as a real one would serve it, or as history for a Prometheus."""
 
 import subprocess
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tests.answering import answering
-from tests.fleet.store.servers import Program
+from tests.fleet.store.servers import Program, running, victoria_program
 from tests.serving import free_port
 
 UUID = "GPU-11111111-2222-3333-4444-55555555555"
@@ -92,6 +93,25 @@ def prometheus_program(folder: Path, targets: Sequence[int] = (), history: str =
         "--log.level=warn",
     ]
     return Program(command, port, folder / "prometheus.log", "/-/ready")
+
+
+HOLDERS = ("prometheus", "victoria-metrics")
+"""What a fleet's series may be read from, see `holding`."""
+
+
+@contextmanager
+def holding(kind: str, folder: Path, past: str) -> Iterator[Program]:
+    """A running Prometheus that holds this history, or a VictoriaMetrics that was filled as by one; `kind` is one of HOLDERS."""
+    if kind == "prometheus":
+        with running(prometheus_program(folder, history=past)) as program:
+            yield program
+        return
+    with running(victoria_program(folder)) as program:
+        samples = (one.rpartition(" ") for one in past.splitlines())
+        body = "".join(f"{head} {round(float(at) * 1000)}\n" for head, _, at in samples)
+        urllib.request.urlopen(f"{program.url}/api/v1/import/prometheus", body.encode(), timeout=10).close()
+        urllib.request.urlopen(f"{program.url}/internal/force_flush", timeout=10).close()
+        yield program
 
 
 def history(series: Mapping[tuple[str, str], Sequence[tuple[float, float]]], of: Mapping[str, Mapping[str, str]]) -> str:

@@ -1,7 +1,6 @@
 """A fleet read from a real Prometheus with dcgm-exporter's series: rows, inventory, what ended, advice."""
 
 import time
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,27 +21,17 @@ from fleet.store.prometheus_events import notice
 from fleet.store.prometheus_inventory import discover
 from fleet.store.series import StoreError, store
 from tests.fleet.store.exported_past import END, POINTS, STEP, T, past
-from tests.fleet.store.exporter import UUID, Exporter, labels, line, prometheus_program
-from tests.fleet.store.servers import Program, running, victoria_program
+from tests.fleet.store.exporter import HOLDERS, UUID, Exporter, holding, labels, line, prometheus_program
+from tests.fleet.store.servers import Program, running
 from tests.serving import eventually
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(scope="module", params=["prometheus", "victoria-metrics"])
+@pytest.fixture(scope="module", params=HOLDERS)
 def prometheus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     """A Prometheus that holds `past`, and a VictoriaMetrics that was filled as by a Prometheus."""
-    folder = tmp_path_factory.mktemp("past")
-    if request.param == "prometheus":
-        with running(prometheus_program(folder, history=past())) as program:
-            yield program
-        return
-    with running(victoria_program(folder)) as program:
-        body = "".join(
-            f"{head} {round(float(at) * 1000)}\n" for head, _, at in (one.rpartition(" ") for one in past().splitlines())
-        )
-        urllib.request.urlopen(f"{program.url}/api/v1/import/prometheus", body.encode(), timeout=10).close()
-        urllib.request.urlopen(f"{program.url}/internal/force_flush", timeout=10).close()
+    with holding(request.param, tmp_path_factory.mktemp("past"), past()) as program:
         yield program
 
 

@@ -1,6 +1,5 @@
 """Buckets that a server makes of an exporter's series: those of the scrapes, whoever had the GPU meanwhile."""
 
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -8,8 +7,8 @@ import pytest
 from fleet.inventory.models import PROMETHEUS, Gpu, Node
 from fleet.store.endpoint import Access, Endpoint
 from fleet.store.prometheus import RAW_S, PrometheusSeries
-from tests.fleet.store.exporter import UUID, history, labels, prometheus_program
-from tests.fleet.store.servers import Program, running, victoria_program
+from tests.fleet.store.exporter import HOLDERS, UUID, history, holding, labels
+from tests.fleet.store.servers import Program
 
 pytestmark = pytest.mark.django_db
 
@@ -42,19 +41,10 @@ def past() -> str:
     return history(series, of)
 
 
-@pytest.fixture(scope="module", params=["prometheus", "victoria-metrics"])
+@pytest.fixture(scope="module", params=HOLDERS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     """A Prometheus that holds `past`, and a VictoriaMetrics that was filled as by a Prometheus."""
-    folder = tmp_path_factory.mktemp("past")
-    if request.param == "prometheus":
-        with running(prometheus_program(folder, history=past())) as program:
-            yield program
-        return
-    with running(victoria_program(folder)) as program:
-        lines = (one.rpartition(" ") for one in past().splitlines())
-        body = "".join(f"{head} {round(float(at) * 1000)}\n" for head, _, at in lines)
-        urllib.request.urlopen(f"{program.url}/api/v1/import/prometheus", body.encode(), timeout=10).close()
-        urllib.request.urlopen(f"{program.url}/internal/force_flush", timeout=10).close()
+    with holding(request.param, tmp_path_factory.mktemp("past"), past()) as program:
         yield program
 
 
