@@ -6,14 +6,18 @@ Conditions run as Polars expressions over whole frames; Python touches only the 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import polars as pl
 
 from advisor.features import Frames
 from advisor.finding import Change, Confidence, Evidence, Finding, Gain
-from advisor.rule import KEYS, Rule
+from advisor.rule import KEYS, PARAM, Rule, Show
 from advisor.text import Text, UnsafeValueError, Value, fields, quoted
+
+Thresholds: TypeAlias = Mapping[str, Mapping[str, float | pl.Expr]]
+"""By rule and name, values of thresholds that are not the default; an expression gives each row of the scope's frame its own."""
 
 _ORDER: Final[tuple[Confidence, ...]] = ("high", "medium", "low")
 
@@ -41,8 +45,16 @@ class _Fired:
     gpus: frozenset[int]
 
 
-def evaluate(rules: Sequence[Rule], frames: Frames, open_fingerprints: Collection[str] = frozenset()) -> Evaluation:
-    """Every finding of `rules` over `frames`. What is in `open_fingerprints` stays until its rule clears."""
+def evaluate(
+    rules: Sequence[Rule],
+    frames: Frames,
+    open_fingerprints: Collection[str] = frozenset(),
+    thresholds: Thresholds = MappingProxyType({}),
+) -> Evaluation:
+    """Every finding of `rules` over `frames`. What is in `open_fingerprints` stays until its rule clears.
+
+    `thresholds`: the values in force where they are not the rules' defaults.
+    """
     still_open: dict[tuple[str, str], list[str]] = {}
     for fingerprint in open_fingerprints:
         rule_id, scope, target = fingerprint.split(":", 2)
@@ -53,11 +65,22 @@ def evaluate(rules: Sequence[Rule], frames: Frames, open_fingerprints: Collectio
         frame = getattr(frames, rule.scope, None)
         if frame is None or frame.is_empty():
             continue
+        if rule.thresholds:
+            frame = _with_thresholds(rule, frame, thresholds.get(rule.id, {}))
         hits, gaps = _judge(rule, frame, still_open.get((rule.id, rule.scope), []))
         fired.extend(hits)
         not_evaluated.extend(gaps)
     findings = [_finding(hit) for hit in _unsilenced(fired)]
     return Evaluation(sorted(findings, key=Finding.order), not_evaluated)
+
+
+def _with_thresholds(rule: Rule, frame: pl.DataFrame, values: Mapping[str, float | pl.Expr]) -> pl.DataFrame:
+    """`frame` with the value in force of each threshold of `rule`; the default where a row has no other."""
+    columns = {}
+    for one in rule.thresholds:
+        value = values.get(one.name, one.default)
+        columns[PARAM + one.name] = value.fill_null(one.default) if isinstance(value, pl.Expr) else pl.lit(value, pl.Float64)
+    return frame.with_columns(**columns)
 
 
 def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str]) -> tuple[list[_Fired], list[NotEvaluated]]:
@@ -66,7 +89,7 @@ def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str]) -> tuple[li
     frame = _in_larger_units(rule, frame)
     have = set(frame.columns)
     wanted = _columns(rule)
-    blank = [pl.lit(None).alias(name) for name in sorted(wanted | _roots(rule)) if name not in have]
+    blank = [pl.lit(None).alias(name) for name in sorted(wanted | rule.reads()) if name not in have]
     frame = frame.with_columns(blank) if blank else frame
     is_open = pl.col(key).cast(pl.String).is_in(open_targets) if open_targets else pl.lit(False)
     judged = pl.col("evaluated") if "evaluated" in have else pl.lit(True)
@@ -129,17 +152,12 @@ def _columns(rule: Rule) -> set[str]:
     texts += [case.summary for case in rule.cases]
     if rule.gain is not None:
         texts.append(rule.gain.basis)
-    return {name for text in texts for name in fields(text)} | {show.feature for show in rule.evidence}
+    return {name for text in texts for name in fields(text)} | {name for show in rule.evidence for name in _named(show)}
 
 
-def _roots(rule: Rule) -> set[str]:
-    """Every feature that `rule`'s conditions read."""
-    parts = [rule.opens, rule.clears, rule.unless, rule.severity, rule.recovers, *(case.when for case in rule.cases)]
-    parts += [rule.gain.low, rule.gain.high] if rule.gain else []
-    for need in rule.needs:
-        parts += [need.opens, need.clears]
-    roots = {name for part in parts if isinstance(part, pl.Expr) for name in part.meta.root_names()}
-    return roots | {name for need in rule.needs for name in need.features}
+def _named(show: Show) -> tuple[str, ...]:
+    """The columns that `show` needs: its feature's, and that of the threshold that it names."""
+    return (show.feature, PARAM + show.threshold) if isinstance(show.threshold, str) else (show.feature,)
 
 
 def _gaps(rule: Rule, rows: pl.DataFrame, key: str) -> Iterator[NotEvaluated]:
@@ -186,7 +204,7 @@ def _finding(hit: _Fired) -> Finding:
     if rule.gain is not None and row["_low"] is not None and row["_high"] is not None:
         gain = Gain(round(row["_low"], 2), round(max(row["_low"], row["_high"]), 2), text(rule.gain.basis))
     evidence = tuple(
-        Evidence(show.feature, _number(row.get(show.feature)), show.unit, show.threshold, show.comparison)
+        Evidence(show.feature, _number(row.get(show.feature)), show.unit, _passed(show, row), show.comparison)
         for show in rule.evidence
         if _number(row.get(show.feature)) is not None
     )
@@ -208,6 +226,11 @@ def _finding(hit: _Fired) -> Finding:
         verify=text(rule.verify),
         sources=rule.sources,
     )
+
+
+def _passed(show: Show, row: Mapping[str, Any]) -> float | None:
+    """The threshold to show: the value in force on `row` of the one that `show` names, or its number."""
+    return _number(row.get(PARAM + show.threshold)) if isinstance(show.threshold, str) else show.threshold
 
 
 def _said(rule: Rule, case: int | None, params: Mapping[str, Value]) -> str:

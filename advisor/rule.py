@@ -6,6 +6,7 @@ features of its scope, so one evaluation judges the whole fleet; a missing featu
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal, TypeAlias
@@ -18,6 +19,9 @@ from advisor.finding import Bottleneck, ChangeKind, Confidence, Scope, Severity
 Comparison: TypeAlias = Literal[">=", "<=", ">", "<", "="]
 Group: TypeAlias = Literal["health", "clocks", "performance", "capacity"]
 """health: the card itself; a critical one silences performance and clocks on its GPUs. capacity: memory and hosts."""
+
+PARAM: Final = "param:"
+"""Stands before a threshold's name in the column that holds its value; no feature has a colon in its name."""
 
 KEYS: Final[dict[str, str]] = {"gpu": "gpu", "job": "job", "node": "node"}
 """The key column of each scope's frame."""
@@ -37,13 +41,32 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
+class Threshold:
+    """A number of a rule's conditions that a site may set otherwise, from `low` to `high`; `param(name)` stands for it there.
+
+    `x_opens` and `x_clears` are a pair: whatever is set, the two keep their order (`crossed`).
+    """
+
+    name: str
+    default: float
+    unit: str
+    low: float
+    high: float
+
+
+def param(name: str) -> pl.Expr:
+    """The value in force of the rule's threshold `name`, in a condition."""
+    return pl.col(PARAM + name)
+
+
+@dataclass(frozen=True, slots=True)
 class Show:
-    """One line of evidence: a feature, its unit, and the threshold that it passed."""
+    """One line of evidence: a feature, its unit, and the threshold that it passed: a number, or the name of a `Threshold`."""
 
     feature: str
     unit: str
     comparison: Comparison | None = None
-    threshold: float | None = None
+    threshold: float | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +104,7 @@ class Rule:
     bottleneck: Bottleneck | None
     group: Group = "performance"
     needs: tuple[Need, ...]  # the best signal first
+    thresholds: tuple[Threshold, ...] = ()
     opens: pl.Expr
     clears: pl.Expr
     unless: pl.Expr | None = None
@@ -97,6 +121,27 @@ class Rule:
     verify: str
     sources: tuple[str, ...]
 
+    def reads(self) -> frozenset[str]:
+        """Every column that its conditions read: features, and thresholds as `param:name`."""
+        parts = [self.opens, self.clears, self.unless, self.severity, self.recovers, *(case.when for case in self.cases)]
+        parts += [self.gain.low, self.gain.high] if self.gain else []
+        for need in self.needs:
+            parts += [need.opens, need.clears]
+        roots = {name for part in parts if isinstance(part, pl.Expr) for name in part.meta.root_names()}
+        return frozenset(roots | {name for need in self.needs for name in need.features})
+
+
+def crossed(rule: Rule, values: Mapping[str, float]) -> tuple[str, str] | None:
+    """The pair `x_opens`, `x_clears` of `rule` that `values` bring out of the order of its defaults, or make equal; None where none."""
+    defaults = {one.name: one.default for one in rule.thresholds}
+    for name, default in defaults.items():
+        other = name.replace("_opens", "_clears")
+        if other != name and other in defaults:
+            gap = values.get(name, default) - values.get(other, defaults[other])
+            if gap * (default - defaults[other]) <= 0:
+                return name, other
+    return None
+
 
 @cache
 def load() -> tuple[Rule, ...]:
@@ -106,5 +151,11 @@ def load() -> tuple[Rule, ...]:
         rule = importlib.import_module(f"{rules.__name__}.{module.name}").RULE
         if rule.id.replace("-", "_") != module.name:
             raise ValueError(f"advisor/rules/{module.name}.py holds the rule {rule.id}; its file must bear its name.")
+        named = {name.removeprefix(PARAM) for name in rule.reads() if name.startswith(PARAM)}
+        named |= {show.threshold for show in rule.evidence if isinstance(show.threshold, str)}
+        if strange := sorted(named ^ {threshold.name for threshold in rule.thresholds}):
+            raise ValueError(
+                f"advisor/rules/{module.name}.py: {', '.join(strange)}; what conditions and evidence name by param is what `thresholds` lists."
+            )
         found.append(rule)
     return tuple(sorted(found, key=lambda rule: str(rule.id)))

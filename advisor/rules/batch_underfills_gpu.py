@@ -5,7 +5,7 @@ SM activity while busy: 0.135 for tiny layers in a CUDA graph, 0.75 and more for
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -16,8 +16,12 @@ RULE = Rule(
     severity="advice",
     bottleneck="underfilled",
     needs=(Need(("busy", "sm_active", "dram_active")), Need(("busy", "power_share"), "low")),
-    opens=(c.bottleneck == "underfilled") & (c.share_underfilled >= 0.4),
-    clears=c.share_underfilled < 0.25,
+    thresholds=(
+        Threshold("share_underfilled_opens", 0.4, "ratio", 0.0, 1.0),
+        Threshold("share_underfilled_clears", 0.25, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.bottleneck == "underfilled") & (c.share_underfilled >= param("share_underfilled_opens")),
+    clears=c.share_underfilled < param("share_underfilled_clears"),
     unless=c.mem_used_share_max >= 0.9,
     title=_("The batch is too small to fill the GPU"),
     summary=_(
@@ -25,7 +29,7 @@ RULE = Rule(
         " {sm_occupancy:.1%}; memory traffic was {dram_active:.0%} of its peak and {mem_used_share:.0%} of the memory was in use."
     ),
     evidence=(
-        Show("share_underfilled", "ratio", ">=", 0.4),
+        Show("share_underfilled", "ratio", ">=", "share_underfilled_opens"),
         Show("sm_active_when_busy", "ratio", "<", 0.35),
         Show("sm_occupancy", "ratio"),
         Show("dram_active", "ratio"),

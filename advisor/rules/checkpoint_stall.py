@@ -6,7 +6,7 @@ own write counter shows it; the host's disk counters need not (page cache, netwo
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -17,15 +17,19 @@ RULE = Rule(
     severity="warn",
     bottleneck="checkpoint",
     needs=(Need(("busy", "write_bytes_per_s")),),
-    opens=c.share_checkpoint >= 0.12,
-    clears=c.share_checkpoint < 0.06,
+    thresholds=(
+        Threshold("share_checkpoint_opens", 0.12, "ratio", 0.0, 1.0),
+        Threshold("share_checkpoint_clears", 0.06, "ratio", 0.0, 1.0),
+    ),
+    opens=c.share_checkpoint >= param("share_checkpoint_opens"),
+    clears=c.share_checkpoint < param("share_checkpoint_clears"),
     title=_("Saving a checkpoint blocks the GPU"),
     summary=_(
         "For {share_checkpoint:.0%} of {window_s:.0f} s the GPU waited while its process wrote, {write_gb_per_s:.2f} GB/s on"
         " average."
     ),
     evidence=(
-        Show("share_checkpoint", "ratio", ">=", 0.12),
+        Show("share_checkpoint", "ratio", ">=", "share_checkpoint_opens"),
         Show("write_bytes_per_s", "bytes_per_second"),
         Show("pcie_tx_bytes_per_s", "bytes_per_second"),
         Show("disk_write_bytes_per_s", "bytes_per_second"),

@@ -6,7 +6,7 @@ Ratio to the maximum under load, 95th percentile: uncapped cards 1.0 (fp32 train
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -21,12 +21,22 @@ RULE = Rule(
         Need(("sm_clock_top_mhz", "sm_clock_max_mhz", "power_cap_share")),
         Need(("sm_clock_top_mhz", "sm_clock_max_mhz"), "low"),
     ),
+    thresholds=(
+        Threshold("sm_clock_p95_ratio_opens", 0.85, "ratio", 0.0, 1.0),
+        Threshold("sm_clock_p95_ratio_clears", 0.93, "ratio", 0.0, 1.0),
+        Threshold("mem_clock_p95_ratio_opens", 0.9, "ratio", 0.0, 1.0),
+        Threshold("mem_clock_p95_ratio_clears", 0.95, "ratio", 0.0, 1.0),
+    ),
     opens=(c.loaded_share >= 0.2)
-    & ((c.sm_clock_p95_ratio <= 0.85) | (c.mem_clock_p95_ratio <= 0.9))
+    & (
+        (c.sm_clock_p95_ratio <= param("sm_clock_p95_ratio_opens"))
+        | (c.mem_clock_p95_ratio <= param("mem_clock_p95_ratio_opens"))
+    )
     & (c.power_cap_share.fill_null(0) < 0.2)
     & (c.hw_slowdown_share.fill_null(0) < 0.05)
     & (c.sw_thermal_share.fill_null(0) < 0.05),
-    clears=(c.sm_clock_p95_ratio >= 0.93) & (c.mem_clock_p95_ratio.fill_null(1) >= 0.95),
+    clears=(c.sm_clock_p95_ratio >= param("sm_clock_p95_ratio_clears"))
+    & (c.mem_clock_p95_ratio.fill_null(1) >= param("mem_clock_p95_ratio_clears")),
     yields_to=("hw-slowdown-active", "power-cap-limited"),
     title=_("Clocks are locked or capped by a setting"),
     summary=_(
@@ -34,7 +44,7 @@ RULE = Rule(
         " and no power or thermal reason was given."
     ),
     evidence=(
-        Show("sm_clock_p95_ratio", "ratio", "<=", 0.85),
+        Show("sm_clock_p95_ratio", "ratio", "<=", "sm_clock_p95_ratio_opens"),
         Show("mem_clock_p95_ratio", "ratio"),
         Show("sm_clock_p95_mhz", "megahertz"),
         Show("sm_clock_max_mhz", "megahertz"),

@@ -6,7 +6,7 @@ A link nearer its peak than the math pipes is the signature: NVLink 0.20 of its 
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -20,8 +20,12 @@ RULE = Rule(
         Need(("busy", "nvlink_share", "tensor_active"), "medium"),
         Need(("busy", "pcie_tx_bytes_per_s", "tensor_active"), "low"),
     ),
-    opens=(c.working_gpus >= 2) & (c.share_communication >= 0.35),
-    clears=c.share_communication < 0.22,
+    thresholds=(
+        Threshold("share_communication_opens", 0.35, "ratio", 0.0, 1.0),
+        Threshold("share_communication_clears", 0.22, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.working_gpus >= 2) & (c.share_communication >= param("share_communication_opens")),
+    clears=c.share_communication < param("share_communication_clears"),
     yields_to=("rank-straggler",),
     title=_("Communication between GPUs is exposed instead of hidden behind compute"),
     summary=_(
@@ -29,7 +33,7 @@ RULE = Rule(
         " {nvlink_share:.0%} of its peak while the tensor cores are active {tensor_active:.1%}."
     ),
     evidence=(
-        Show("share_communication", "ratio", ">=", 0.35),
+        Show("share_communication", "ratio", ">=", "share_communication_opens"),
         Show("nvlink_bytes_per_s", "bytes_per_second"),
         Show("nvlink_share", "ratio"),
         Show("pcie_tx_bytes_per_s", "bytes_per_second"),

@@ -5,7 +5,7 @@ The counterpart of dataloader-too-few-workers: the GPU waits for data and the in
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -21,10 +21,14 @@ RULE = Rule(
         Need(("busy", "main_cores", "free_cores", "cores", "children_cores", "iowait_cores")),
         Need(("busy", "main_cores", "free_cores", "cores"), "low"),
     ),
-    opens=(c.share_data >= 0.35)
+    thresholds=(
+        Threshold("share_data_opens", 0.35, "ratio", 0.0, 1.0),
+        Threshold("share_data_clears", 0.22, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.share_data >= param("share_data_opens"))
     & ((c.free_cores < 2) | (c.free_cores < 0.5 * _INPUT_CORES))
     & (c.iowait_cores.fill_null(0) < 0.25 * _INPUT_CORES),
-    clears=c.share_data < 0.22,
+    clears=c.share_data < param("share_data_clears"),
     yields_to=("storage-throughput-bound", "dataloader-oversubscribed", "dataloader-too-few-workers"),
     title=_("Decoding and augmentation saturate the CPU"),
     summary=_(
@@ -32,7 +36,7 @@ RULE = Rule(
         " workers would not help."
     ),
     evidence=(
-        Show("share_data", "ratio", ">=", 0.35),
+        Show("share_data", "ratio", ">=", "share_data_opens"),
         Show("cpu_busy_cores", "cores"),
         Show("free_cores", "cores"),
         Show("cores", "cores"),

@@ -6,7 +6,7 @@ compile helpers wait at 0 % CPU.
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -17,8 +17,17 @@ RULE = Rule(
     severity="warn",
     bottleneck="data",
     needs=(Need(("cpu_busy_cores", "cores", "children", "children_cores")),),
-    opens=(c.cpu_busy_cores >= 0.9 * c.cores) & (c.children >= 1.2 * c.cores) & (c.children_cores >= 0.5 * c.cores),
-    clears=(c.cpu_busy_cores < 0.8 * c.cores) | (c.children < c.cores),
+    thresholds=(
+        Threshold("cpu_busy_share_opens", 0.9, "ratio", 0.0, 1.0),
+        Threshold("cpu_busy_share_clears", 0.8, "ratio", 0.0, 1.0),
+        Threshold("children_per_core_opens", 1.2, "ratio", 0.5, 10.0),
+        Threshold("children_per_core_clears", 1.0, "ratio", 0.5, 10.0),
+    ),
+    opens=(c.cpu_busy_cores >= param("cpu_busy_share_opens") * c.cores)
+    & (c.children >= param("children_per_core_opens") * c.cores)
+    & (c.children_cores >= 0.5 * c.cores),
+    clears=(c.cpu_busy_cores < param("cpu_busy_share_clears") * c.cores)
+    | (c.children < param("children_per_core_clears") * c.cores),
     title=_("More loader processes than CPU cores"),
     summary=_("Helper processes of GPU jobs: {children:.0f}, on {cores:.0f} cores, {cpu_busy_cores:.1f} of which are busy."),
     evidence=(

@@ -7,7 +7,7 @@ worker count (torch.compile leaves 33 idle helpers): only children at work tell.
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Says, Show, Step
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -20,8 +20,15 @@ RULE = Rule(
     severity="warn",
     bottleneck="data",
     needs=(Need(("busy", "main_cores", "free_cores", "children", "children_cores")), Need(("busy", "free_cores"), "low")),
-    opens=(c.share_data >= 0.35) & (c.free_cores >= 2) & (c.free_cores >= 0.5 * _INPUT_CORES),
-    clears=c.share_data < 0.22,
+    thresholds=(
+        Threshold("share_data_opens", 0.35, "ratio", 0.0, 1.0),
+        Threshold("share_data_clears", 0.22, "ratio", 0.0, 1.0),
+        Threshold("free_cores_opens", 2.0, "cores", 0.5, 256.0),
+    ),
+    opens=(c.share_data >= param("share_data_opens"))
+    & (c.free_cores >= param("free_cores_opens"))
+    & (c.free_cores >= 0.5 * _INPUT_CORES),
+    clears=c.share_data < param("share_data_clears"),
     yields_to=("storage-throughput-bound", "dataloader-oversubscribed"),
     title=_("The GPU waits for the data loader while CPU cores sit free"),
     summary=_(
@@ -38,8 +45,8 @@ RULE = Rule(
         ),
     ),
     evidence=(
-        Show("share_data", "ratio", ">=", 0.35),
-        Show("free_cores", "cores", ">=", 2.0),
+        Show("share_data", "ratio", ">=", "share_data_opens"),
+        Show("free_cores", "cores", ">=", "free_cores_opens"),
         Show("children", "processes"),
         Show("children_cores", "cores"),
         Show("main_cores", "cores"),

@@ -6,7 +6,7 @@ all, FP32 streaming more FP32 than this.
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -17,11 +17,19 @@ RULE = Rule(
     severity="advice",
     bottleneck="memory_bandwidth",
     needs=(Need(("busy", "dram_active", "tensor_active"), "medium"),),
-    opens=(c.share_memory_bandwidth >= 0.4)
-    & (c.dram_active_when_busy >= 0.6)
-    & (c.tensor_active_when_busy < 0.12)
+    thresholds=(
+        Threshold("share_memory_bandwidth_opens", 0.4, "ratio", 0.0, 1.0),
+        Threshold("dram_active_when_busy_opens", 0.6, "ratio", 0.0, 1.0),
+        Threshold("dram_active_when_busy_clears", 0.5, "ratio", 0.0, 1.0),
+        Threshold("tensor_active_when_busy_opens", 0.12, "ratio", 0.0, 1.0),
+        Threshold("tensor_active_when_busy_clears", 0.18, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.share_memory_bandwidth >= param("share_memory_bandwidth_opens"))
+    & (c.dram_active_when_busy >= param("dram_active_when_busy_opens"))
+    & (c.tensor_active_when_busy < param("tensor_active_when_busy_opens"))
     & (c.tensor_active_when_busy >= 0.002),
-    clears=(c.dram_active_when_busy < 0.5) | (c.tensor_active_when_busy >= 0.18),
+    clears=(c.dram_active_when_busy < param("dram_active_when_busy_clears"))
+    | (c.tensor_active_when_busy >= param("tensor_active_when_busy_clears")),
     unless=c.fp32_active_when_busy >= 0.3,
     title=_("Reading weights from memory limits the speed"),
     summary=_(
@@ -29,9 +37,9 @@ RULE = Rule(
         " each step reads all weights for little arithmetic, as decoding does."
     ),
     evidence=(
-        Show("dram_active_when_busy", "ratio", ">=", 0.6),
-        Show("tensor_active_when_busy", "ratio", "<", 0.12),
-        Show("share_memory_bandwidth", "ratio", ">=", 0.4),
+        Show("dram_active_when_busy", "ratio", ">=", "dram_active_when_busy_opens"),
+        Show("tensor_active_when_busy", "ratio", "<", "tensor_active_when_busy_opens"),
+        Show("share_memory_bandwidth", "ratio", ">=", "share_memory_bandwidth_opens"),
         Show("sm_active", "ratio"),
     ),
     change=(

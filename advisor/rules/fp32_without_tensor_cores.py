@@ -6,7 +6,7 @@ remains in fp32 training), their ratio does not: 20 against 0.05 to 0.25 in heal
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -17,10 +17,18 @@ RULE = Rule(
     severity="warn",
     bottleneck="compute",
     needs=(Need(("busy", "fp32_active", "tensor_active", "dram_active")),),
-    opens=(c.share_compute >= 0.3)
-    & (c.fp32_active_when_busy >= 0.2)
-    & (c.fp32_active_when_busy >= 6 * c.tensor_active_when_busy),
-    clears=(c.fp32_active_when_busy < 0.12) | (c.fp32_active_when_busy < 3 * c.tensor_active_when_busy),
+    thresholds=(
+        Threshold("share_compute_opens", 0.3, "ratio", 0.0, 1.0),
+        Threshold("fp32_active_when_busy_opens", 0.2, "ratio", 0.0, 1.0),
+        Threshold("fp32_active_when_busy_clears", 0.12, "ratio", 0.0, 1.0),
+        Threshold("fp32_over_tensor_opens", 6.0, "ratio", 1.0, 100.0),
+        Threshold("fp32_over_tensor_clears", 3.0, "ratio", 1.0, 100.0),
+    ),
+    opens=(c.share_compute >= param("share_compute_opens"))
+    & (c.fp32_active_when_busy >= param("fp32_active_when_busy_opens"))
+    & (c.fp32_active_when_busy >= param("fp32_over_tensor_opens") * c.tensor_active_when_busy),
+    clears=(c.fp32_active_when_busy < param("fp32_active_when_busy_clears"))
+    | (c.fp32_active_when_busy < param("fp32_over_tensor_clears") * c.tensor_active_when_busy),
     unless=(c.fp64_active_when_busy >= 0.1)
     | (c.dram_active_when_busy >= 0.6)
     | (c.tenants >= 2)
@@ -31,11 +39,11 @@ RULE = Rule(
         " {tensor_active_when_busy:.1%}: matrix products run at a fraction of what the card can do."
     ),
     evidence=(
-        Show("fp32_active_when_busy", "ratio", ">=", 0.2),
+        Show("fp32_active_when_busy", "ratio", ">=", "fp32_active_when_busy_opens"),
         Show("tensor_active_when_busy", "ratio"),
         Show("sm_active", "ratio"),
         Show("dram_active_when_busy", "ratio", "<", 0.6),
-        Show("share_compute", "ratio", ">=", 0.3),
+        Show("share_compute", "ratio", ">=", "share_compute_opens"),
     ),
     change=(
         Step("diff", '+ torch.set_float32_matmul_precision("high")  # TF32, Ampere and newer: one line'),

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step
+from advisor.rule import Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -13,14 +13,23 @@ RULE = Rule(
     severity="warn",
     bottleneck="idle",
     needs=(Need(("busy", "held_gpus")),),
-    opens=(c.held_gpus >= 1) & (c.working_gpus == 0) & (c.busy < 0.005) & (c.share_idle >= 0.9) & (c.window_s >= 5),
-    clears=(c.working_gpus >= 1) | (c.busy >= 0.02),
+    thresholds=(
+        Threshold("busy_opens", 0.005, "ratio", 0.0, 1.0),
+        Threshold("busy_clears", 0.02, "ratio", 0.0, 1.0),
+        Threshold("share_idle_opens", 0.9, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.held_gpus >= 1)
+    & (c.working_gpus == 0)
+    & (c.busy < param("busy_opens"))
+    & (c.share_idle >= param("share_idle_opens"))
+    & (c.window_s >= 5),
+    clears=(c.working_gpus >= 1) | (c.busy >= param("busy_clears")),
     unless=c.free,
     yields_to=("gpu-memory-held-idle",),
     title=_("Allocated GPUs do no work"),
     summary=_("GPUs that the job holds: {held_gpus:.0f}. In {window_s:.0f} s the compute engine worked {busy:.1%} of the time."),
     evidence=(
-        Show("busy", "ratio", "<", 0.005),
+        Show("busy", "ratio", "<", "busy_opens"),
         Show("working_gpus", "gpus", "=", 0.0),
         Show("held_gpus", "gpus", ">=", 1.0),
         Show("main_cores", "cores"),

@@ -6,7 +6,7 @@ short: two launch-bound processes side by side fill 0.46 of it and hardly hurt e
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -17,15 +17,19 @@ RULE = Rule(
     severity="warn",
     bottleneck="contention",
     needs=(Need(("busy", "tenants", "main_cores")), Need(("busy", "tenants"), "low")),
-    opens=(c.tenants >= 2) & (c.busy >= 0.68),
-    clears=(c.tenants < 2) | (c.busy < 0.5),
+    thresholds=(
+        Threshold("busy_opens", 0.68, "ratio", 0.0, 1.0),
+        Threshold("busy_clears", 0.5, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.tenants >= 2) & (c.busy >= param("busy_opens")),
+    clears=(c.tenants < 2) | (c.busy < param("busy_clears")),
     title=_("Several workloads fight for one GPU"),
     summary=_(
         "{tenants:.0f} processes compute on this GPU, whose engine was busy {busy:.0%} of the time: each waits for the others."
     ),
     evidence=(
         Show("tenants", "processes", ">=", 2.0),
-        Show("busy", "ratio", ">=", 0.68),
+        Show("busy", "ratio", ">=", "busy_opens"),
         Show("held_bytes", "bytes"),
         Show("sm_active", "ratio"),
         Show("gpu_util_pct", "percent"),

@@ -6,7 +6,7 @@ process whose host side works (compiling, importing, downloading) is starting up
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step
+from advisor.rule import Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -17,11 +17,19 @@ RULE = Rule(
     severity="warn",
     bottleneck="idle",
     needs=(Need(("busy", "held_bytes", "main_cores")), Need(("busy", "mem_used_bytes"), "low")),
-    opens=(c.busy < 0.005)
-    & (pl.coalesce("held_bytes", "mem_used_bytes") >= 1 << 30)
-    & (c.main_cores.fill_null(0) < 0.3)
-    & (c.share_idle >= 0.9),
-    clears=(c.busy >= 0.02) | (pl.coalesce("held_bytes", "mem_used_bytes") < 1 << 29),
+    thresholds=(
+        Threshold("busy_opens", 0.005, "ratio", 0.0, 1.0),
+        Threshold("busy_clears", 0.02, "ratio", 0.0, 1.0),
+        Threshold("held_opens_bytes", float(1 << 30), "bytes", float(1 << 20), float(1 << 40)),
+        Threshold("held_clears_bytes", float(1 << 29), "bytes", float(1 << 20), float(1 << 40)),
+        Threshold("main_cores_opens", 0.3, "cores", 0.0, 64.0),
+        Threshold("share_idle_opens", 0.9, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.busy < param("busy_opens"))
+    & (pl.coalesce("held_bytes", "mem_used_bytes") >= param("held_opens_bytes"))
+    & (c.main_cores.fill_null(0) < param("main_cores_opens"))
+    & (c.share_idle >= param("share_idle_opens")),
+    clears=(c.busy >= param("busy_clears")) | (pl.coalesce("held_bytes", "mem_used_bytes") < param("held_clears_bytes")),
     unless=c.free,
     title=_("GPU memory is held by a process that does nothing"),
     summary=_(
@@ -29,11 +37,11 @@ RULE = Rule(
         " the process used {main_cores:.2f} cores. Nobody else can use that memory."
     ),
     evidence=(
-        Show("busy", "ratio", "<", 0.005),
-        Show("held_bytes", "bytes", ">=", float(1 << 30)),
-        Show("main_cores", "cores", "<", 0.3),
+        Show("busy", "ratio", "<", "busy_opens"),
+        Show("held_bytes", "bytes", ">=", "held_opens_bytes"),
+        Show("main_cores", "cores", "<", "main_cores_opens"),
         Show("gpu_util_pct", "percent"),
-        Show("share_idle", "ratio", ">=", 0.9),
+        Show("share_idle", "ratio", ">=", "share_idle_opens"),
     ),
     change=(
         Step("command", "nvidia-smi --query-compute-apps=pid,used_memory --format=csv -i {index}"),

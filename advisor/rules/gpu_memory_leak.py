@@ -7,7 +7,7 @@ growth counts by the longest of them, and nothing is foretold from it.
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Says, Show, Step
+from advisor.rule import Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -19,8 +19,12 @@ RULE = Rule(
     bottleneck=None,
     group="capacity",
     needs=(Need(("busy", "mem_growth_share"), "medium"),),
-    opens=(c.mem_growth_share >= 0.008) & (c.busy >= 0.005),
-    clears=c.mem_growth_share < 0.003,
+    thresholds=(
+        Threshold("mem_growth_share_opens", 0.008, "ratio", 0.0, 1.0),
+        Threshold("mem_growth_share_clears", 0.003, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.mem_growth_share >= param("mem_growth_share_opens")) & (c.busy >= 0.005),
+    clears=c.mem_growth_share < param("mem_growth_share_clears"),
     title=_("GPU memory grows steadily"),
     summary=_(
         "Memory in use grew by {mem_growth_gib:.1f} GiB in {mem_growth_s:.0f} s at an even pace ({mem_growth_gb_per_s:.2f} GB/s); at"
@@ -36,7 +40,7 @@ RULE = Rule(
         ),
     ),
     evidence=(
-        Show("mem_growth_share", "ratio", ">=", 0.008),
+        Show("mem_growth_share", "ratio", ">=", "mem_growth_share_opens"),
         Show("mem_growth_bytes_per_s", "bytes_per_second"),
         Show("mem_used_share_max", "ratio"),
         Show("seconds_to_full", "seconds", "<", 1800.0),

@@ -6,7 +6,7 @@ trouble is the wait; services between requests do too, by design.
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step
+from advisor.rule import Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -18,22 +18,32 @@ RULE = Rule(
     bottleneck="underfilled",
     group="capacity",
     needs=(Need(("busy", "sm_active", "dram_active", "mem_used_share_max")),),
+    thresholds=(
+        Threshold("sm_active_opens", 0.25, "ratio", 0.0, 1.0),
+        Threshold("sm_active_clears", 0.35, "ratio", 0.0, 1.0),
+        Threshold("dram_active_opens", 0.25, "ratio", 0.0, 1.0),
+        Threshold("dram_active_clears", 0.35, "ratio", 0.0, 1.0),
+        Threshold("mem_used_share_max_opens", 0.25, "ratio", 0.0, 1.0),
+        Threshold("mem_used_share_max_clears", 0.35, "ratio", 0.0, 1.0),
+    ),
     opens=(c.gpus == 1)
     & (c.busy >= 0.02)
-    & (c.sm_active < 0.25)
-    & (c.dram_active < 0.25)
-    & (c.mem_used_share_max < 0.25)
+    & (c.sm_active < param("sm_active_opens"))
+    & (c.dram_active < param("dram_active_opens"))
+    & (c.mem_used_share_max < param("mem_used_share_max_opens"))
     & (c.bottleneck == "underfilled"),
-    clears=(c.sm_active >= 0.35) | (c.dram_active >= 0.35) | (c.mem_used_share_max >= 0.35),
+    clears=(c.sm_active >= param("sm_active_clears"))
+    | (c.dram_active >= param("dram_active_clears"))
+    | (c.mem_used_share_max >= param("mem_used_share_max_clears")),
     yields_to=("gpu-memory-leak", "launch-bound-small-kernels", "gpu-co-tenant-contention", "gpu-memory-held-idle"),
     title=_("The job would fit a smaller GPU or a slice of this one"),
     summary=_(
         "{sm_active:.0%} of the SMs, {dram_active:.0%} of the memory bandwidth and {mem_used_share_max:.0%} of the memory are in use."
     ),
     evidence=(
-        Show("sm_active", "ratio", "<", 0.25),
-        Show("dram_active", "ratio", "<", 0.25),
-        Show("mem_used_share_max", "ratio", "<", 0.25),
+        Show("sm_active", "ratio", "<", "sm_active_opens"),
+        Show("dram_active", "ratio", "<", "dram_active_opens"),
+        Show("mem_used_share_max", "ratio", "<", "mem_used_share_max_opens"),
     ),
     change=(
         Step("command", "nvidia-smi -i {index} -mig 1 && nvidia-smi mig -i {index} -cgi 1g -C  # the GPU must be idle"),

@@ -6,13 +6,13 @@ The mean over the window says little when copies alternate with work, so the byt
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
 
 _LINK = ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "copy_rate_share")
-_OPENS = (c.share_copy >= 0.35) & (c.copy_rate_share < 0.48)
+_OPENS = (c.share_copy >= param("share_copy_opens")) & (c.copy_rate_share < param("copy_rate_share_opens"))
 
 RULE = Rule(
     id="h2d-unpinned-copy",
@@ -24,8 +24,14 @@ RULE = Rule(
         # A save copies to the host too: where writes are not known, only copies to the GPU are this rule's.
         Need(("busy", *_LINK), "low", opens=_OPENS & (c.pcie_rx_bytes_per_s > c.pcie_tx_bytes_per_s)),
     ),
+    thresholds=(
+        Threshold("share_copy_opens", 0.35, "ratio", 0.0, 1.0),
+        Threshold("share_copy_clears", 0.22, "ratio", 0.0, 1.0),
+        Threshold("copy_rate_share_opens", 0.48, "ratio", 0.0, 1.0),
+        Threshold("copy_rate_share_clears", 0.55, "ratio", 0.0, 1.0),
+    ),
     opens=_OPENS,
-    clears=(c.share_copy < 0.22) | (c.copy_rate_share >= 0.55),
+    clears=(c.share_copy < param("share_copy_clears")) | (c.copy_rate_share >= param("copy_rate_share_clears")),
     unless=(c.host_mem_share >= 0.9) | (c.ranks_talk_over_pcie.fill_null(False)),
     yields_to=("pcie-link-degraded",),
     title=_("Copies between host and GPU are pageable or not overlapped"),
@@ -34,8 +40,8 @@ RULE = Rule(
         " link ({pcie_rx_gb_per_s:.2f} GB/s to the GPU, {pcie_tx_gb_per_s:.2f} GB/s back)."
     ),
     evidence=(
-        Show("share_copy", "ratio", ">=", 0.35),
-        Show("copy_rate_share", "ratio", "<", 0.48),
+        Show("share_copy", "ratio", ">=", "share_copy_opens"),
+        Show("copy_rate_share", "ratio", "<", "copy_rate_share_opens"),
         Show("pcie_rx_bytes_per_s", "bytes_per_second"),
         Show("pcie_tx_bytes_per_s", "bytes_per_second"),
         Show("busy", "ratio"),

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step
+from advisor.rule import Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -14,12 +14,16 @@ RULE = Rule(
     bottleneck=None,
     group="capacity",
     needs=(Need(("host_mem_share",)),),
-    opens=c.host_mem_share >= 0.95,  # total less available, so the page cache does not count
-    clears=c.host_mem_share < 0.9,
+    thresholds=(
+        Threshold("host_mem_share_opens", 0.95, "ratio", 0.0, 1.0),
+        Threshold("host_mem_share_clears", 0.9, "ratio", 0.0, 1.0),
+    ),
+    opens=c.host_mem_share >= param("host_mem_share_opens"),  # total less available, so the page cache does not count
+    clears=c.host_mem_share < param("host_mem_share_clears"),
     title=_("Host memory is short"),
     summary=_("{host_mem_share:.1%} of the host's memory is in use, page cache not counted."),
     evidence=(
-        Show("host_mem_share", "ratio", ">=", 0.95),
+        Show("host_mem_share", "ratio", ">=", "host_mem_share_opens"),
         Show("host_mem_used_bytes", "bytes"),
         Show("host_mem_total_bytes", "bytes"),
         Show("children", "processes"),

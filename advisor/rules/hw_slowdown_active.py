@@ -5,7 +5,7 @@ Idle cards lower their clocks by design, so only samples under load count. Two t
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -17,15 +17,19 @@ RULE = Rule(
     bottleneck="clocks",
     group="clocks",
     needs=(Need(("hw_slowdown_share",)),),
-    opens=(c.hw_slowdown_share >= 0.05) & (c.loaded_share >= 0.1),
-    clears=c.hw_slowdown_share <= 0.01,
+    thresholds=(
+        Threshold("hw_slowdown_share_opens", 0.05, "ratio", 0.0, 1.0),
+        Threshold("hw_slowdown_share_clears", 0.01, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.hw_slowdown_share >= param("hw_slowdown_share_opens")) & (c.loaded_share >= 0.1),
+    clears=c.hw_slowdown_share <= param("hw_slowdown_share_clears"),
     title=_("Hardware slowdown: overheating or power brake"),
     summary=_(
         "In {hw_slowdown_share:.0%} of the time under load the hardware held the clocks down (thermal {thermal_slowdown_share:.0%},"
         " power brake {power_brake_share:.0%}); the SM clock averaged {sm_clock_ratio:.0%} of its maximum at {temperature_c:.0f} °C."
     ),
     evidence=(
-        Show("hw_slowdown_share", "ratio", ">=", 0.05),
+        Show("hw_slowdown_share", "ratio", ">=", "hw_slowdown_share_opens"),
         Show("thermal_slowdown_share", "ratio"),
         Show("power_brake_share", "ratio"),
         Show("sm_clock_ratio", "ratio"),

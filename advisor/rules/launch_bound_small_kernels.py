@@ -7,7 +7,7 @@ either way: 23 on the launch-bound program, 100 on the same program as a CUDA gr
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Says, Show, Step
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -24,8 +24,12 @@ RULE = Rule(
         Need(("busy", *_PROCESS), "medium"),
         Need(("busy",), "low"),
     ),
-    opens=(c.share_launch >= 0.35) & (c.bottleneck == "launch"),
-    clears=c.share_launch < 0.22,
+    thresholds=(
+        Threshold("share_launch_opens", 0.35, "ratio", 0.0, 1.0),
+        Threshold("share_launch_clears", 0.22, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.share_launch >= param("share_launch_opens")) & (c.bottleneck == "launch"),
+    clears=c.share_launch < param("share_launch_clears"),
     yields_to=("gpu-co-tenant-contention",),
     title=_("The GPU waits for the CPU to launch small kernels"),
     summary=_(
@@ -42,7 +46,7 @@ RULE = Rule(
         ),
     ),
     evidence=(
-        Show("share_launch", "ratio", ">=", 0.35),
+        Show("share_launch", "ratio", ">=", "share_launch_opens"),
         Show("busy", "ratio"),
         Show("main_cores", "cores"),
         Show("sm_active", "ratio"),

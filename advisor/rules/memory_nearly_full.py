@@ -6,7 +6,7 @@ or below 0.90. Serving engines take nearly all memory by design.
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step
+from advisor.rule import Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -18,15 +18,19 @@ RULE = Rule(
     bottleneck=None,
     group="capacity",
     needs=(Need(("mem_used_share",)),),
-    opens=c.mem_used_share >= 0.91,
-    clears=c.mem_used_share < 0.88,
+    thresholds=(
+        Threshold("mem_used_share_opens", 0.91, "ratio", 0.0, 1.0),
+        Threshold("mem_used_share_clears", 0.88, "ratio", 0.0, 1.0),
+    ),
+    opens=c.mem_used_share >= param("mem_used_share_opens"),
+    clears=c.mem_used_share < param("mem_used_share_clears"),
     unless=c.serves.fill_null(False) | c.free,
     title=_("GPU memory is nearly full"),
     summary=_(
         "{mem_used_share:.1%} of the GPU's memory was in use at the peak: a longer sequence or a second process runs out of it."
     ),
     evidence=(
-        Show("mem_used_share", "ratio", ">=", 0.91),
+        Show("mem_used_share", "ratio", ">=", "mem_used_share_opens"),
         Show("mem_used_max_bytes", "bytes"),
         Show("mem_total_bytes", "bytes"),
         Show("processes", "processes"),

@@ -5,7 +5,7 @@ Software power capping (0x4) at the default limit is normal at full load (bit se
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -17,8 +17,20 @@ RULE = Rule(
     bottleneck="clocks",
     group="clocks",
     needs=(Need(("power_limit_ratio", "power_cap_share", "sm_clock_top_mhz")),),
-    opens=(c.power_limit_ratio < 0.98) & (c.power_cap_share >= 0.5) & (c.sm_clock_ratio <= 0.92) & (c.loaded_share >= 0.2),
-    clears=(c.power_limit_ratio >= 0.98) | (c.power_cap_share < 0.3) | (c.sm_clock_ratio >= 0.96),
+    thresholds=(
+        Threshold("power_limit_ratio_least", 0.98, "ratio", 0.0, 1.0),
+        Threshold("power_cap_share_opens", 0.5, "ratio", 0.0, 1.0),
+        Threshold("power_cap_share_clears", 0.3, "ratio", 0.0, 1.0),
+        Threshold("sm_clock_ratio_opens", 0.92, "ratio", 0.0, 1.0),
+        Threshold("sm_clock_ratio_clears", 0.96, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.power_limit_ratio < param("power_limit_ratio_least"))
+    & (c.power_cap_share >= param("power_cap_share_opens"))
+    & (c.sm_clock_ratio <= param("sm_clock_ratio_opens"))
+    & (c.loaded_share >= 0.2),
+    clears=(c.power_limit_ratio >= param("power_limit_ratio_least"))
+    | (c.power_cap_share < param("power_cap_share_clears"))
+    | (c.sm_clock_ratio >= param("sm_clock_ratio_clears")),
     yields_to=("hw-slowdown-active",),
     title=_("A power limit below the default holds the clocks down"),
     summary=_(
@@ -26,9 +38,9 @@ RULE = Rule(
         " load it capped the SM clock, which averaged {sm_clock_ratio:.0%} of its maximum."
     ),
     evidence=(
-        Show("power_limit_ratio", "ratio", "<", 0.98),
-        Show("power_cap_share", "ratio", ">=", 0.5),
-        Show("sm_clock_ratio", "ratio", "<=", 0.92),
+        Show("power_limit_ratio", "ratio", "<", "power_limit_ratio_least"),
+        Show("power_cap_share", "ratio", ">=", "power_cap_share_opens"),
+        Show("sm_clock_ratio", "ratio", "<=", "sm_clock_ratio_opens"),
         Show("power_limit_w", "watts"),
         Show("power_limit_default_w", "watts"),
     ),

@@ -7,7 +7,7 @@ differ by 8 % at most, in either sense.
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -21,8 +21,17 @@ RULE = Rule(
         Need(("busy", "talks", "least_busy_ratio", "most_sm_ratio"), "medium"),
         Need(("busy", "talks", "least_busy_ratio"), "low"),
     ),
-    opens=(c.working_gpus >= 2) & c.talks & ((c.least_busy_ratio <= 0.78) | (c.most_sm_ratio >= 1.28)),
-    clears=(c.least_busy_ratio >= 0.88) & (c.most_sm_ratio.fill_null(1) <= 1.15),
+    thresholds=(
+        Threshold("least_busy_ratio_opens", 0.78, "ratio", 0.0, 1.0),
+        Threshold("least_busy_ratio_clears", 0.88, "ratio", 0.0, 1.0),
+        Threshold("most_sm_ratio_opens", 1.28, "ratio", 1.0, 10.0),
+        Threshold("most_sm_ratio_clears", 1.15, "ratio", 1.0, 10.0),
+    ),
+    opens=(c.working_gpus >= 2)
+    & c.talks
+    & ((c.least_busy_ratio <= param("least_busy_ratio_opens")) | (c.most_sm_ratio >= param("most_sm_ratio_opens"))),
+    clears=(c.least_busy_ratio >= param("least_busy_ratio_clears"))
+    & (c.most_sm_ratio.fill_null(1) <= param("most_sm_ratio_clears")),
     yields_to=("hw-slowdown-active", "power-cap-limited", "clocks-locked-low", "pcie-link-degraded", "gpu-co-tenant-contention"),
     title=_("One rank delays every step"),
     summary=_(
@@ -31,8 +40,8 @@ RULE = Rule(
         " collectives."
     ),
     evidence=(
-        Show("least_busy_ratio", "ratio", "<=", 0.78),
-        Show("most_sm_ratio", "ratio", ">=", 1.28),
+        Show("least_busy_ratio", "ratio", "<=", "least_busy_ratio_opens"),
+        Show("most_sm_ratio", "ratio", ">=", "most_sm_ratio_opens"),
         Show("least_busy_index", "index"),
         Show("most_sm_index", "index"),
         Show("working_gpus", "gpus", ">=", 2.0),

@@ -6,7 +6,7 @@ serve more sequences. Without the engine's own metrics this is a proxy.
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -17,12 +17,23 @@ RULE = Rule(
     severity="advice",
     bottleneck="memory_bandwidth",
     needs=(Need(("busy", "dram_active", "tensor_active"), "medium"),),
-    opens=(c.share_memory_bandwidth >= 0.4)
-    & (c.dram_active_when_busy >= 0.6)
-    & (c.tensor_active_when_busy < 0.085)
+    thresholds=(
+        Threshold("share_memory_bandwidth_opens", 0.4, "ratio", 0.0, 1.0),
+        Threshold("dram_active_when_busy_opens", 0.6, "ratio", 0.0, 1.0),
+        Threshold("dram_active_when_busy_clears", 0.5, "ratio", 0.0, 1.0),
+        Threshold("tensor_active_when_busy_opens", 0.085, "ratio", 0.0, 1.0),
+        Threshold("tensor_active_when_busy_clears", 0.12, "ratio", 0.0, 1.0),
+        Threshold("mem_used_share_max_opens", 0.8, "ratio", 0.0, 1.0),
+        Threshold("mem_used_share_max_clears", 0.9, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.share_memory_bandwidth >= param("share_memory_bandwidth_opens"))
+    & (c.dram_active_when_busy >= param("dram_active_when_busy_opens"))
+    & (c.tensor_active_when_busy < param("tensor_active_when_busy_opens"))
     & (c.tensor_active_when_busy >= 0.002)
-    & (c.mem_used_share_max < 0.8),
-    clears=(c.dram_active_when_busy < 0.5) | (c.tensor_active_when_busy >= 0.12) | (c.mem_used_share_max >= 0.9),
+    & (c.mem_used_share_max < param("mem_used_share_max_opens")),
+    clears=(c.dram_active_when_busy < param("dram_active_when_busy_clears"))
+    | (c.tensor_active_when_busy >= param("tensor_active_when_busy_clears"))
+    | (c.mem_used_share_max >= param("mem_used_share_max_clears")),
     unless=c.fp32_active_when_busy >= 0.3,
     title=_("Few sequences share each read of the weights"),
     summary=_(
@@ -30,9 +41,9 @@ RULE = Rule(
         " {dram_active_when_busy:.0%}, and {mem_used_share_max:.0%} of the memory is in use: there is room for a larger batch."
     ),
     evidence=(
-        Show("tensor_active_when_busy", "ratio", "<", 0.085),
-        Show("dram_active_when_busy", "ratio", ">=", 0.6),
-        Show("mem_used_share_max", "ratio", "<", 0.8),
+        Show("tensor_active_when_busy", "ratio", "<", "tensor_active_when_busy_opens"),
+        Show("dram_active_when_busy", "ratio", ">=", "dram_active_when_busy_opens"),
+        Show("mem_used_share_max", "ratio", "<", "mem_used_share_max_opens"),
         Show("sm_occupancy", "ratio"),
     ),
     change=(

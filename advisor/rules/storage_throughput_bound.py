@@ -6,7 +6,7 @@ elsewhere. An I/O wait in percent of all cores means nothing: four blocked worke
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -22,19 +22,29 @@ RULE = Rule(
         Need(("busy", "iowait_cores", "disk_read_bytes_per_s", "children", "children_cores")),
         Need(("busy", "iowait_cores", "disk_read_bytes_per_s"), "low"),
     ),
-    opens=(c.share_data >= 0.35)
-    & (c.disk_read_bytes_per_s >= 1e6)
-    & (c.iowait_cores >= 0.15 * pl.min_horizontal(_READERS, pl.max_horizontal(c.children_cores * 4, pl.lit(1.0)))),
-    clears=(c.share_data < 0.22) | (c.iowait_cores < 0.05 * _READERS),
+    thresholds=(
+        Threshold("share_data_opens", 0.35, "ratio", 0.0, 1.0),
+        Threshold("share_data_clears", 0.22, "ratio", 0.0, 1.0),
+        Threshold("disk_read_opens_bytes_per_s", 1e6, "bytes_per_second", 0.0, 1e11),
+        Threshold("iowait_per_reader_opens", 0.15, "ratio", 0.0, 1.0),
+        Threshold("iowait_per_reader_clears", 0.05, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.share_data >= param("share_data_opens"))
+    & (c.disk_read_bytes_per_s >= param("disk_read_opens_bytes_per_s"))
+    & (
+        c.iowait_cores
+        >= param("iowait_per_reader_opens") * pl.min_horizontal(_READERS, pl.max_horizontal(c.children_cores * 4, pl.lit(1.0)))
+    ),
+    clears=(c.share_data < param("share_data_clears")) | (c.iowait_cores < param("iowait_per_reader_clears") * _READERS),
     title=_("Reading from storage limits the job"),
     summary=_(
         "For {share_data:.0%} of the time the GPU had no batch. {iowait_cores:.1f} cores' worth of processes waited for the disk,"
         " which delivered {disk_read_gb_per_s:.2f} GB/s."
     ),
     evidence=(
-        Show("share_data", "ratio", ">=", 0.35),
+        Show("share_data", "ratio", ">=", "share_data_opens"),
         Show("iowait_cores", "cores"),
-        Show("disk_read_bytes_per_s", "bytes_per_second", ">=", 1e6),
+        Show("disk_read_bytes_per_s", "bytes_per_second", ">=", "disk_read_opens_bytes_per_s"),
         Show("children", "processes"),
         Show("children_cores", "cores"),
         Show("busy", "ratio"),

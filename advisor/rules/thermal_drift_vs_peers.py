@@ -6,7 +6,7 @@ median is more than place. Peers count only within 10 % of power and when there 
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step
+from advisor.rule import Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -18,8 +18,16 @@ RULE = Rule(
     bottleneck="clocks",
     group="clocks",
     needs=(Need(("warmer_than_peers_c",)), Need(("sw_thermal_share",), "medium")),
-    opens=(c.warmer_than_peers_c.fill_null(0) >= 10) | (c.sw_thermal_share.fill_null(0) >= 0.02),
-    clears=(c.warmer_than_peers_c.fill_null(0) < 7) & (c.sw_thermal_share.fill_null(0) < 0.005),
+    thresholds=(
+        Threshold("warmer_than_peers_opens_c", 10.0, "celsius", 1.0, 60.0),
+        Threshold("warmer_than_peers_clears_c", 7.0, "celsius", 1.0, 60.0),
+        Threshold("sw_thermal_share_opens", 0.02, "ratio", 0.0, 1.0),
+        Threshold("sw_thermal_share_clears", 0.005, "ratio", 0.0, 1.0),
+    ),
+    opens=(c.warmer_than_peers_c.fill_null(0) >= param("warmer_than_peers_opens_c"))
+    | (c.sw_thermal_share.fill_null(0) >= param("sw_thermal_share_opens")),
+    clears=(c.warmer_than_peers_c.fill_null(0) < param("warmer_than_peers_clears_c"))
+    & (c.sw_thermal_share.fill_null(0) < param("sw_thermal_share_clears")),
     yields_to=("hw-slowdown-active",),
     title=_("The GPU runs hotter than its peers"),
     summary=_(
@@ -27,8 +35,8 @@ RULE = Rule(
         " {sw_thermal_share:.1%} of the time."
     ),
     evidence=(
-        Show("warmer_than_peers_c", "celsius", ">=", 10.0),
-        Show("sw_thermal_share", "ratio", ">=", 0.02),
+        Show("warmer_than_peers_c", "celsius", ">=", "warmer_than_peers_opens_c"),
+        Show("sw_thermal_share", "ratio", ">=", "sw_thermal_share_opens"),
         Show("temperature_c", "celsius"),
         Show("loaded_power_w", "watts"),
         Show("node_temperature_c", "celsius"),
