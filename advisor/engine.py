@@ -50,10 +50,13 @@ def evaluate(
     frames: Frames,
     open_fingerprints: Collection[str] = frozenset(),
     thresholds: Thresholds = MappingProxyType({}),
+    *,
+    every_gap: bool = True,
 ) -> Evaluation:
     """Every finding of `rules` over `frames`. What is in `open_fingerprints` stays until its rule clears.
 
-    `thresholds`: the values in force where they are not the rules' defaults.
+    `thresholds`: the values in force where they are not the rules' defaults. Without `every_gap` only the targets in `open_fingerprints`
+    are told as not evaluated: of a large fleet most rules lack something on most targets.
     """
     still_open: dict[tuple[str, str], list[str]] = {}
     for fingerprint in open_fingerprints:
@@ -67,7 +70,7 @@ def evaluate(
             continue
         if rule.thresholds:
             frame = _with_thresholds(rule, frame, thresholds.get(rule.id, {}))
-        hits, gaps = _judge(rule, frame, still_open.get((rule.id, rule.scope), []))
+        hits, gaps = _judge(rule, frame, still_open.get((rule.id, rule.scope), []), every_gap)
         fired.extend(hits)
         not_evaluated.extend(gaps)
     findings = [_finding(hit) for hit in _unsilenced(fired)]
@@ -83,7 +86,7 @@ def _with_thresholds(rule: Rule, frame: pl.DataFrame, values: Mapping[str, float
     return frame.with_columns(**columns)
 
 
-def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str]) -> tuple[list[_Fired], list[NotEvaluated]]:
+def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str], every_gap: bool) -> tuple[list[_Fired], list[NotEvaluated]]:
     """The rows of `frame` on which `rule` fires, and those it cannot judge."""
     key = KEYS[rule.scope]
     frame = _in_larger_units(rule, frame)
@@ -103,8 +106,12 @@ def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str]) -> tuple[li
         level = pl.when(present).then(pl.lit(number, pl.Int32)).otherwise(level)
     if rule.unless is not None:
         fires = fires & ~rule.unless.fill_null(False)
-    verdict = frame.select(_fires=judged & fires, _level=level, _judged=judged, _free=pl.col("free") if "free" in have else False)
+    verdict = frame.select(
+        _fires=judged & fires, _level=level, _judged=judged, _free=pl.col("free") if "free" in have else False, _open=is_open
+    )
     lacking = (~pl.col("_judged") | (pl.col("_level").is_null() & ~pl.col("_free"))).fill_null(True)
+    if not every_gap:
+        lacking = lacking & pl.col("_open")
     gaps = list(_gaps(rule, frame.filter(verdict.select(lacking).to_series()), key))
     on = verdict.get_column("_fires").fill_null(False)
     if not on.any():
@@ -121,7 +128,15 @@ def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str]) -> tuple[li
         *sorted(wanted),
         **{name: value if isinstance(value, pl.Expr) else pl.lit(value) for name, value in extra.items()},
     )
-    return [_Fired(rule, row, frozenset(row.get("members") or [row["_key"]])) for row in rows.iter_rows(named=True)], gaps
+    return [
+        _Fired(rule, row, frozenset(row["members"] if "members" in row else [row["_key"]])) for row in rows.iter_rows(named=True)
+    ], gaps
+
+
+def wanted(rules: Sequence[Rule]) -> frozenset[str]:
+    """Every feature that the rules read, show or put into words."""
+    names = {name for rule in rules for name in _columns(rule) | rule.reads() if not name.startswith(PARAM)}
+    return frozenset(names)
 
 
 def _case(rule: Rule) -> pl.Expr:

@@ -5,7 +5,7 @@ intensities while the compute engine had work (mean over mean engine time). Null
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
@@ -24,11 +24,16 @@ MIN_COVERAGE: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """One row a key: `gpu` by GPU, `job` by job, `node` by node. Targets that are not evaluated have `evaluated` false."""
+    """One row a key: `gpu` by GPU, `job` by job, `node` by node, `service` by serving engine, `fleet`: one row.
+
+    Targets that are not evaluated have `evaluated` false.
+    """
 
     gpu: pl.DataFrame
     job: pl.DataFrame
     node: pl.DataFrame
+    service: pl.DataFrame = field(default_factory=pl.DataFrame)
+    fleet: pl.DataFrame = field(default_factory=pl.DataFrame)
 
 
 def features(

@@ -37,7 +37,7 @@ class Window:
     - `process`: `gpu`, `pid`, `t`, `gpu_mem_bytes`, and metrics of scope process; one row for each GPU that a process holds
     - `facts`: one row a GPU: `gpu`, `node`, `job` (text or null), `index` (the driver's number of the GPU), `name`, the
       CONSTANTS, `compute_capability`, `memory_kind` (`unified`: one with the host's),
-      `power_scope` (`module`: its power limit is shared with a CPU), and of its host `cores` and `host_mem_total_bytes`
+      `power_scope` (`module`: its power limit is shared with a CPU), `mig` (it is or has MIG instances), and of its host `cores` and `host_mem_total_bytes`
     - `blind`: the GPUs whose holders nobody could list: no row in `process` does not mean that nobody holds them
     """
 
@@ -97,6 +97,7 @@ FACTS: Final = {
     "compute_capability": pl.String,
     "memory_kind": pl.String,
     "power_scope": pl.String,
+    "mig": pl.Boolean,
     **dict.fromkeys(CONSTANTS, pl.Float64),
     "cores": pl.Float64,
     "host_mem_total_bytes": pl.Float64,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from advisor.beside import of_window, with_more
 from advisor.diagnosis import Diagnosis, diagnose
 from advisor.engine import Evaluation, evaluate
 from advisor.features import features
@@ -46,14 +47,16 @@ class Judgement:
 
 def judge(recording: Recording, patience_s: float = 2.0) -> Judgement:
     """The diagnosis and findings of the steady part of `recording`; RecordingError when a sample cannot be one."""
+    window = from_recording(recording)
     frames = features(
-        from_recording(recording),
+        window,
         patience_s,
         from_start=True,
         min_samples=MIN_SAMPLES,
         min_coverage=MIN_COVERAGE,
         min_s=MIN_S,
     )
+    frames = with_more(frames, of_window(window, frames))
     evaluation = evaluate(load(), frames)
     jobs = [diagnosis for diagnosis in diagnose(frames) if diagnosis.scope == "job"]
     if not jobs:

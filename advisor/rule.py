@@ -23,7 +23,7 @@ Group: TypeAlias = Literal["health", "clocks", "performance", "capacity"]
 PARAM: Final = "param:"
 """Stands before a threshold's name in the column that holds its value; no feature has a colon in its name."""
 
-KEYS: Final[dict[str, str]] = {"gpu": "gpu", "job": "job", "node": "node"}
+KEYS: Final[dict[str, str]] = {scope: scope for scope in ("gpu", "job", "node", "service", "fleet")}
 """The key column of each scope's frame."""
 
 

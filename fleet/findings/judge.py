@@ -4,6 +4,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -11,14 +12,17 @@ import polars as pl
 from django.conf import settings
 
 from advisor import rule, xid_catalog
+from advisor.beside import with_more
 from advisor.diagnosis import diagnose
-from advisor.engine import evaluate
+from advisor.engine import evaluate, wanted
 from advisor.features import Frames, features_of
 from advisor.finding import Finding as Found
+from advisor.planned import READS
 from advisor.rule import Rule
 from fleet.findings import diagnoses
 from fleet.findings.lifecycle import Judged, Place, Target, reconcile
 from fleet.findings.models import Finding, Transition
+from fleet.findings.more import more, places
 from fleet.findings.steady import unsteady
 from fleet.findings.windows import Look, look
 
@@ -39,10 +43,11 @@ def judge(at: datetime) -> list[Transition]:
     seen = look(at, span_s, patience_s)
     if not seen.fresh_nodes:
         return []
-    frames = features_of(seen.measured)
-    still_open = frozenset(Finding.objects.filter(resolved_at=None).values_list("fingerprint", flat=True))
     rules = rule.load()
-    evaluation = evaluate(rules, frames, still_open)
+    frames = with_more(features_of(seen.measured), more(at, seen, span_s, wanted(rules) | READS))
+    seen = replace(seen, places={**seen.places, **places(frames)})
+    still_open = frozenset(Finding.objects.filter(resolved_at=None).values_list("fingerprint", flat=True))
+    evaluation = evaluate(rules, frames, still_open, every_gap=False)
     lacking = {(rule_id, target) for rule_id, target, _ in evaluation.not_evaluated}
     judged = Judged(
         rules=frozenset(one.id for one in rules),

@@ -39,9 +39,12 @@ QUIET: Final = timedelta(minutes=15)
 JOB_GRACE: Final = timedelta(minutes=10)
 """How long a job may be away, from when its finding was last seen, and come back as the same: crash, queue and start take minutes."""
 JOB_ENDED: Final = gettext_noop("the job ended")
-"""The note of the transition that resolves a finding because its job stayed away."""
+SERVICE_ENDED: Final = gettext_noop("the service ended")
+"""The notes of the transitions that resolve a finding because its job or service stayed away."""
 EVENT_QUIET: Final = timedelta(days=1)
 """How long a device must run without a repeat before what an event reported counts as clear, unless its rule says."""
+
+_COME_AND_GO: Final = ("job", "service")
 
 MOVES: Final[Mapping[str, tuple[str, ...]]] = {
     "proposed": ("accepted", "dismissed", "applied"),
@@ -77,9 +80,9 @@ class Judged:
     quiet: Mapping[str, timedelta] = field(default_factory=dict)  # by rule, for what events reported
     resting: Collection[Target] = frozenset()  # jobs of which no GPU worked
 
-    def job_is_gone(self, row: Finding, gpus: Collection[int]) -> bool:
-        """True for a job's finding when node and every GPU of it, `gpus`, report, who holds them is known, and the job does not."""
-        if row.scope != "job" or row.origin == "event" or (row.scope, row.target) in self.targets:
+    def is_gone(self, row: Finding, gpus: Collection[int]) -> bool:
+        """True for a job's or service's finding when node and every GPU of it, `gpus`, report, who holds them is known, and it does not."""
+        if row.scope not in _COME_AND_GO or row.origin == "event" or (row.scope, row.target) in self.targets:
             return False
         return row.node_id in self.fresh_nodes and all(gpu in self.gpus for gpu in gpus)
 
@@ -100,7 +103,7 @@ def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapp
     with transaction.atomic():
         book = _Book(at)
         rows = list(Finding.objects.select_for_update().filter(resolved_at=None))
-        held = _held([row.pk for row in rows if row.scope == "job" and (row.scope, row.target) not in judged.targets])
+        held = _held([row.pk for row in rows if row.scope in _COME_AND_GO and (row.scope, row.target) not in judged.targets])
         for row in rows:
             one = seen.pop(row.fingerprint, None)
             if row.judged_at is not None and row.judged_at >= at:
@@ -113,8 +116,8 @@ def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapp
                     book.moves(row, "firing", f"{before} -> {row.severity}")
             elif judged.saw_clear(row, at):
                 book.saw_clear(row)
-            elif at - row.last_seen_at >= JOB_GRACE and judged.job_is_gone(row, held.get(row.pk, ())):
-                book.ends(row, JOB_ENDED)
+            elif at - row.last_seen_at >= JOB_GRACE and judged.is_gone(row, held.get(row.pk, ())):
+                book.ends(row, JOB_ENDED if row.scope == "job" else SERVICE_ENDED)
         for one in _news(at, seen):
             place = places.get((one.scope, one.target), Place(None))
             book.opens(_row(one, at, place), place.gpus)

@@ -56,6 +56,8 @@ class Card:
     compute_capability: str
     memory_kind: str
     power_scope: str
+    mig_mode: bool | None
+    parent_uuid: str
     mem_total_bytes: int | None
     power_limit_w: float | None
     power_limit_default_w: float | None
@@ -215,6 +217,7 @@ def _facts(gpu: Card, node: Node, job: str | None) -> dict[str, object]:
         "compute_capability": gpu.compute_capability or None,
         "memory_kind": gpu.memory_kind or None,
         "power_scope": gpu.power_scope or None,
+        "mig": bool(gpu.parent_uuid) or gpu.mig_mode,
         **{name: getattr(gpu, name) for name in CONSTANTS},
         "cores": node.cores,
         "host_mem_total_bytes": node.mem_total_bytes,

@@ -8,6 +8,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import connection
 from pytest_django import DjangoDbBlocker, Settings
 
+from fleet.findings import minutes
 from fleet.store.series import store
 
 
@@ -38,5 +39,6 @@ def memory_store(settings: Settings) -> Iterator[None]:
     """An empty store in memory for this test."""
     settings.FETTLE_STORE = "memory"
     store.cache_clear()
+    minutes.forget()
     yield
     store.cache_clear()
