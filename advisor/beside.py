@@ -118,7 +118,7 @@ def _of_memory(job: pl.DataFrame) -> pl.DataFrame:
 
 def _join(frame: pl.DataFrame, more: pl.DataFrame | None, key: str) -> pl.DataFrame:
     """`frame` with the columns of `more` that it lacks, by `key`."""
-    if more is None or more.is_empty() or frame.is_empty():
+    if more is None:
         return frame
     new = [name for name in more.columns if name not in frame.columns]
     return frame.join(more.select(key, *new), on=key, how="left", maintain_order="left")

@@ -25,9 +25,9 @@ def of_cards(gpu: pl.DataFrame) -> pl.DataFrame:
         ),
         nvlink_links_active=pl.col("nvlink_links_active|last"),
         fabric_state=pl.col("fabric_state|last"),
-        fabric_health=pl.col("fabric_health|last"),
+        fabric_degraded=_any_told(pl.col("fabric_health|last")),
         persistence_mode=pl.col("persistence_mode|last") >= 1,
-        sram_threshold_exceeded=pl.col("sram_ecc_threshold_exceeded|last"),
+        sram_threshold_exceeded=pl.col("sram_ecc_threshold_exceeded|last") >= 1,
         remap_banks_none=pl.col("remap_banks_none|last"),
         memory_temperature_c=pl.col("memory_temperature_c|max"),
         memory_temperature_max_c=pl.col("memory_temperature_max_c|last"),
@@ -41,3 +41,9 @@ def of_cards(gpu: pl.DataFrame) -> pl.DataFrame:
 def known_total(*parts: pl.Expr) -> pl.Expr:
     """The sum of what is known; null where nothing is."""
     return pl.when(pl.any_horizontal(part.is_not_null() for part in parts)).then(pl.sum_horizontal(*parts))
+
+
+def _any_told(mask: pl.Expr) -> pl.Expr:
+    """True where one of the four pairs of bits of the fabric's health says yes (1); null where nothing was told."""
+    bits = mask.cast(pl.Int64)
+    return pl.any_horizontal(((bits // 4**pair) % 4) == 1 for pair in range(4))

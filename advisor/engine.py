@@ -13,6 +13,7 @@ import polars as pl
 
 from advisor.features import Frames
 from advisor.finding import Change, Confidence, Evidence, Finding, Gain
+from advisor.kinds import kind
 from advisor.rule import KEYS, PARAM, Rule, Show
 from advisor.text import Text, UnsafeValueError, Value, fields, quoted
 
@@ -92,8 +93,7 @@ def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str], every_gap: 
     frame = _in_larger_units(rule, frame)
     have = set(frame.columns)
     wanted = _columns(rule)
-    blank = [pl.lit(None).alias(name) for name in sorted(wanted | rule.reads()) if name not in have]
-    frame = frame.with_columns(blank) if blank else frame
+    frame = _typed(frame, wanted | rule.reads())
     is_open = pl.col(key).cast(pl.String).is_in(open_targets) if open_targets else pl.lit(False)
     judged = pl.col("evaluated") if "evaluated" in have else pl.lit(True)
     level: pl.Expr = pl.lit(None, pl.Int32)
@@ -118,6 +118,7 @@ def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str], every_gap: 
         return [], gaps
     rows = frame.filter(on).with_columns(verdict.filter(on).get_column("_level"))
     extra = {"_severity": rule.severity, "_recovers": rule.recovers, "_case": _case(rule)}
+    extra |= {f"_step{k}": step.when.fill_null(False) for k, step in enumerate(rule.change) if step.when is not None}
     if rule.gain is not None:
         extra |= {"_low": rule.gain.low, "_high": rule.gain.high}
     rows = rows.select(
@@ -128,9 +129,18 @@ def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str], every_gap: 
         *sorted(wanted),
         **{name: value if isinstance(value, pl.Expr) else pl.lit(value) for name, value in extra.items()},
     )
-    return [
-        _Fired(rule, row, frozenset(row["members"] if "members" in row else [row["_key"]])) for row in rows.iter_rows(named=True)
-    ], gaps
+    return [_Fired(rule, row, _gpus(rule, row)) for row in rows.iter_rows(named=True)], gaps
+
+
+def _gpus(rule: Rule, row: Mapping[str, Any]) -> frozenset[int]:
+    """The GPUs that a target stands for; of a service or a fleet none, where its row names none."""
+    return frozenset(row.get("members") or ([] if rule.scope in ("service", "fleet") else [row["_key"]]))
+
+
+def _typed(frame: pl.DataFrame, names: set[str]) -> pl.DataFrame:
+    """`frame` with all of `names`: what it lacks is null, of the type that the feature has where it is known."""
+    kinds = {name: kind(name) for name in sorted(names) if frame.schema.get(name, pl.Null()) == pl.Null}
+    return frame.with_columns([pl.lit(None, dtype).alias(name) for name, dtype in kinds.items()]) if kinds else frame
 
 
 def wanted(rules: Sequence[Rule]) -> frozenset[str]:
@@ -233,7 +243,7 @@ def _finding(hit: _Fired) -> Finding:
         title=text(rule.title),
         summary=text(_said(rule, row["_case"], params)),
         evidence=evidence,
-        change=tuple(_changes(rule, params)),
+        change=tuple(_changes(rule, row, params)),
         expected_gain=gain,
         recoverable=round(min(1.0, max(0.0, float(row["_recovers"] or 0.0))), 4),
         risk=text(rule.risk),
@@ -254,9 +264,11 @@ def _said(rule: Rule, case: int | None, params: Mapping[str, Value]) -> str:
     return summary if all(name in params for name in fields(summary)) else rule.title
 
 
-def _changes(rule: Rule, params: dict[str, Value]) -> Iterator[Change]:
-    """The steps whose values are known and safe."""
-    for step in rule.change:
+def _changes(rule: Rule, row: Mapping[str, Any], params: dict[str, Value]) -> Iterator[Change]:
+    """The steps that are meant for this row, with values that are known and safe."""
+    for k, step in enumerate(rule.change):
+        if not row.get(f"_step{k}", True):
+            continue
         try:
             text = quoted(step.text, params, fields(step.text))
         except UnsafeValueError:

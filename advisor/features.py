@@ -24,7 +24,7 @@ MIN_COVERAGE: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """One row a key: `gpu` by GPU, `job` by job, `node` by node, `service` by serving engine, `fleet`: one row.
+    """One row a key: `gpu` by GPU, `job` by job, `node` by node, `service` by serving engine, `fleet` one row of all.
 
     Targets that are not evaluated have `evaluated` false.
     """

@@ -23,7 +23,7 @@ Group: TypeAlias = Literal["health", "clocks", "performance", "capacity"]
 PARAM: Final = "param:"
 """Stands before a threshold's name in the column that holds its value; no feature has a colon in its name."""
 
-KEYS: Final[dict[str, str]] = {scope: scope for scope in ("gpu", "job", "node", "service", "fleet")}
+KEYS: Final[dict[str, str]] = {"gpu": "gpu", "job": "job", "node": "node", "service": "service", "fleet": "fleet"}
 """The key column of each scope's frame."""
 
 
@@ -69,12 +69,16 @@ class Show:
     threshold: float | str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step of the change. `{feature}` fields are filled in, shell-quoted; write `{{` for a brace."""
+    """One step of the change, said where `when` holds (None: always), such as one launcher's flag.
+
+    `{feature}` fields are filled in, shell-quoted; write `{{` for a brace.
+    """
 
     kind: ChangeKind
     text: str
+    when: pl.Expr | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,6 +128,7 @@ class Rule:
     def reads(self) -> frozenset[str]:
         """Every column that its conditions read: features, and thresholds as `param:name`."""
         parts = [self.opens, self.clears, self.unless, self.severity, self.recovers, *(case.when for case in self.cases)]
+        parts += [step.when for step in self.change]
         parts += [self.gain.low, self.gain.high] if self.gain else []
         for need in self.needs:
             parts += [need.opens, need.clears]

@@ -21,13 +21,13 @@ CARD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def of(key: str, keys: list[int], seconds: int = SECONDS, **columns: Any) -> pl.DataFrame:
+def of(key: str, keys: list[int], columns: dict[str, Any]) -> pl.DataFrame:
     """A row a key and second; a column is a number, or a function of the key and the second."""
     rows = [
         {key: one, "t": float(second)}
         | {name: value(one, second) if callable(value) else value for name, value in columns.items()}
         for one in keys
-        for second in range(seconds)
+        for second in range(SECONDS)
     ]
     return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -37,10 +37,10 @@ def window(gpus: int = 2, host: dict[str, Any] | None = None, process: dict[str,
     keys = list(range(gpus))
     busy: dict[str, Any] = {"gr_engine_active": 0.9, "sm_active": 0.8, "tensor_active": 0.4, "dram_active": 0.3, "fp32_active": 0.01,
                             "power_w": 600.0, "mem_used_bytes": 80e9, "sm_clock_mhz": 1900.0, "temperature_c": 60.0}  # fmt: skip
-    held = of("gpu", keys, **({"pid": lambda key, _: 100 + key, "gpu_mem_bytes": 79e9, "cpu_pct": 100.0} | (process or {})))
+    held = of("gpu", keys, {"pid": lambda key, _: 100 + key, "gpu_mem_bytes": 79e9, "cpu_pct": 100.0} | (process or {}))
     return Window(
-        of("gpu", keys, **(busy | gpu)),
-        of("node", [0], **({"cpu_busy_cores": 4.0, "cpu_iowait_pct": 0.0} | (host or {}))),
+        of("gpu", keys, busy | gpu),
+        of("node", [0], {"cpu_busy_cores": 4.0, "cpu_iowait_pct": 0.0} | (host or {})),
         held,
         pl.DataFrame([{"gpu": key, "index": key, **CARD} for key in keys], schema=FACTS),
     )
@@ -66,7 +66,7 @@ def test_every_feature_that_a_rule_reads_is_made_somewhere() -> None:
     words = described.described([(0, 100, {"launcher": "torchrun"})], asked)
     serves = pl.DataFrame({"service": [3], "gpu": [0], "pid": [100]}, schema=services.SERVES)
     engines = pl.DataFrame({"service": [3], "node": [0], "kind": ["vllm"], "model": ["m"]}, schema=services.ENGINES)
-    told = of("service", [3], requests_running=1.0)
+    told = of("service", [3], {"requests_running": 1.0})
     frames = features(one)
     known = More(
         partial=merge([partial(one.gpu, one.host, one.process, told, serves)]), words=words, engines=engines, serves=serves,
@@ -76,8 +76,8 @@ def test_every_feature_that_a_rule_reads_is_made_somewhere() -> None:
 
     for rule in load():
         lacking = wanted([rule]) - set(getattr(frames, rule.scope).columns)
-        lacking = {name for name in lacking if not name.endswith(("_gib", "_gb_per_s"))}
-        assert not lacking, f"{rule.id} reads {sorted(lacking)}, which nothing makes in scope {rule.scope}"
+        strange = {name for name in lacking if not name.endswith(("_gib", "_gb_per_s"))}
+        assert not strange, f"{rule.id} reads {sorted(strange)}, which nothing makes in scope {rule.scope}"
 
 
 def test_the_hosts_counters_become_rates_and_shares() -> None:
@@ -205,11 +205,12 @@ def test_a_service_has_its_requests_beside_its_cards() -> None:
     """Rates of its counters, shares of its queries, the means of its GPUs, and the weights that its name tells."""
     one = window()
     told = of(
-        "service", [3],
-        requests_running=8.0, requests_waiting=lambda _, second: 0.0 if second < 45 else 2.0, kv_cache_used=0.5,
-        requests_finished_total=lambda _, second: second * 2.0, prompt_tokens_total=lambda _, second: second * 2000.0,
-        generation_tokens_total=lambda _, second: second * 400.0, preemptions_total=lambda _, second: float(second // 30),
-        tpot_mean_s=lambda _, second: 0.02 if second % 2 else 0.03,
+        "service", [3], {
+        "requests_running": 8.0, "requests_waiting": lambda _, second: 0.0 if second < 45 else 2.0, "kv_cache_used": 0.5,
+        "requests_finished_total": lambda _, second: second * 2.0, "prompt_tokens_total": lambda _, second: second * 2000.0,
+        "generation_tokens_total": lambda _, second: second * 400.0, "preemptions_total": lambda _, second: float(second // 30),
+        "tpot_mean_s": lambda _, second: 0.02 if second % 2 else 0.03,
+        },
     )  # fmt: skip
     serves = pl.DataFrame({"service": [3, 3], "gpu": [0, 1], "pid": [100, 101]}, schema=services.SERVES)
     engines = pl.DataFrame(

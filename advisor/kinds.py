@@ -1,0 +1,44 @@
+"""`kind(name)`: the type of a feature, for a column that nothing was measured for.
+
+A column of nulls alone has no type, and Polars refuses `~`, `str.contains` or `floor` on it: one rule that reads what this fleet
+never told would end the judgement of all. So what is absent is null of its feature's type.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from advisor import described
+
+TEXT: Final = frozenset(
+    (
+        "base_changes", "bench_name", "bottleneck", "compute_capability", "confidence", "container",
+        "container_image", "cpu_governor", "cuda", "cuda_driver_version", "driver_mix", "driver_version", "dtype", "engine",
+        "env_deprecated", "env_pinned", "gpu_model", "job", "kernel", "kind", "launcher", "model",
+        "name", "node_name", "note_autoscaler_metric", "note_autoscaler_target", "note_efficiency_policy", "note_image",
+        "note_job_kind", "note_log_error", "note_phase", "note_precision", "note_precision_before", "note_tensorrt_flags",
+        "note_tensorrt_version", "nvidia_module_version", "pod", "recompute", "scheduler", "sharding", "slurm_job",
+        "storage_top_job", "told_class", "told_dtype", "told_kind", "told_phase", "told_quant", "told_recompute", "told_sharding",
+        "torch", "torch_mix",
+    )
+)  # fmt: skip
+FLAGS: Final = frozenset(
+    (
+        "arch_missing", "checkpoint_shrunk", "evaluated", "fabric_degraded", "free", "has_nvlink", "labels_known", "lost", "mig", "note_deadline",
+        "note_declared_idle", "note_energy_policy", "note_maintenance", "note_power_policy", "offload", "persistence_mode",
+        "ranks_talk_over_pcie", "rdma_ready", "ready_before_first", "resumed_at_zero", "serves",
+        "sram_threshold_exceeded", "talks", "told_offload", "told_pin_memory", "told_scaler", "torch_is_cpu", "visible_none",
+        "waits_for_data",
+    )
+)  # fmt: skip
+
+
+def kind(name: str) -> pl.DataType:
+    """The type of the feature `name`. A command's flag that is not known is untyped: it may hold anything."""
+    if name in TEXT or name.startswith("env_"):
+        return pl.String()
+    if name in FLAGS:
+        return pl.Boolean()
+    if name.startswith("flag_"):
+        return (described.kind(name) or pl.Null)()
+    return pl.Float64()
