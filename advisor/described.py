@@ -23,7 +23,12 @@ TOLD: Final[dict[str, type[pl.DataType]]] = {
 }  # fmt: skip
 """What a script may tell of itself, by the name after `told.`."""
 _KINDS: Final = {"number": pl.Float64, "boolean": pl.Boolean, "word": pl.String, "model": pl.String}
-_PLAIN: Final = ("launcher", "engine", "torch", "cuda", "container", "pod", "slurm_job")
+_PLAIN: Final = {
+    "launcher": "launcher",
+    "serving_engine": "engine",
+    **{name: name for name in ("torch", "cuda", "container", "pod", "slurm_job")},
+}
+"""Columns and their labels: `engine` is a column of its own, the unit of a GPU that was busiest."""
 
 PINNED: Final = (
     "NCCL_ALGO", "NCCL_PROTO", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_BUFFSIZE", "NCCL_NTHREADS", "NCCL_IB_GID_INDEX",
@@ -91,7 +96,7 @@ def _row(node: int, pid: int, labels: Mapping[str, str], asked: Mapping[str, typ
         "slurm" if "slurm_job" in labels else "kubernetes" if "pod" in labels else "docker" if "container" in labels else None
     )
     base = (
-        *(labels.get(name) for name in _PLAIN),
+        *(labels.get(name) for name in _PLAIN.values()),
         scheduler,
         release,
         int(wheel[1]) // 10 if wheel else _major(labels.get("cuda")),

@@ -13,7 +13,7 @@ from advisor import described
 TEXT: Final = frozenset(
     (
         "base_changes", "bench_name", "bottleneck", "compute_capability", "confidence", "container",
-        "container_image", "cpu_governor", "cuda", "cuda_driver_version", "driver_mix", "driver_version", "dtype", "engine",
+        "container_image", "cpu_governor", "cuda", "cuda_driver_version", "driver_mix", "driver_version", "dtype", "serving_engine", "engine",
         "env_deprecated", "env_pinned", "gpu_model", "job", "kernel", "kind", "launcher", "model",
         "name", "node_name", "note_autoscaler_metric", "note_autoscaler_target", "note_efficiency_policy", "note_image",
         "note_job_kind", "note_log_error", "note_phase", "note_precision", "note_precision_before", "note_tensorrt_flags",

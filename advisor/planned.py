@@ -12,7 +12,7 @@ _NEEDS: Final[dict[str, type[pl.DataType]]] = {
         ("told_params", "told_micro_batch", "flag_micro_batch_size", "flag_per_device_train_batch_size", "told_accumulation",
          "flag_gradient_accumulation_steps", "told_tp", "flag_tensor_model_parallel_size", "flag_tensor_parallel_size", "told_pp",
          "flag_pipeline_model_parallel_size", "flag_pipeline_parallel_size", "flag_zero_stage", "told_microbatches",
-         "flag_global_batch_size", "flag_cpu_offload_gb", "told_flops_per_sample", "tokens_per_s", "samples_per_s", "cores_allowed",
+         "flag_global_batch_size", "told_vpp", "flag_cpu_offload_gb", "told_flops_per_sample", "tokens_per_s", "samples_per_s", "cores_allowed",
          "checkpoint_save_s", "mtbf_gpu_hours", "data_wait_share", "workers_per_rank", "checkpoints_total", "run_s"),
         pl.Float64,
     ),
@@ -29,7 +29,7 @@ _DTYPES: Final = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float3
 
 def of_jobs(job: pl.DataFrame) -> pl.DataFrame:
     """`job` with `params`, `micro_batch`, `accumulation`, `tp`, `pp`, `dtype`, `sharding`, `recompute`, `offload`, `microbatches`, and of
-    the planners `workers_needed`, `workers_cap`, `workers_planned`, `checkpoint_interval_s`, `checkpoint_optimum_s`, `mfu`."""
+    the planners `pipeline_bubble`, `pipeline_microbatches`, `workers_needed`, `workers_cap`, `workers_planned`, `checkpoint_interval_s`, `checkpoint_optimum_s`, `mfu`."""
     have = job.schema
     job = job.with_columns(
         pl.lit(None, kind).alias(name) if name not in have else pl.col(name).cast(kind, strict=False)
@@ -47,6 +47,7 @@ def of_jobs(job: pl.DataFrame) -> pl.DataFrame:
         offload=pl.coalesce("told_offload", pl.col("flag_cpu_offload_gb") > 0),
     )
     job = job.with_columns(microbatches=pl.coalesce("told_microbatches", _microbatches()))
+    job = job.with_columns(pipeline_bubble=_bubble(), pipeline_microbatches=_enough_microbatches())
     cap = (pl.col("cores_allowed").fill_null(pl.col("cores")) / pl.col("ranks_on_node").fill_null(pl.col("gpus"))).floor() - 1
     job = job.with_columns(
         cores_allowed=pl.coalesce("cores_allowed", "cores"),
@@ -81,6 +82,21 @@ def _microbatches() -> pl.Expr:
     """Of a pipeline: the global batch over what the replicas take at once."""
     replicas = (pl.col("gpus") / (pl.col("tp").fill_null(1) * pl.col("pp"))).clip(1, None)
     return pl.when(pl.col("pp") >= 2).then(pl.col("flag_global_batch_size") / (pl.col("micro_batch") * replicas))
+
+
+def _bubble() -> pl.Expr:
+    """PL-12: the share of a step in which the stages of a pipeline stand still."""
+    others = pl.col("pp") - 1
+    chunks = pl.col("told_vpp").fill_null(1).clip(1, None)
+    return pl.when(pl.col("pp") >= 2).then(others / (chunks * pl.col("microbatches") + others))
+
+
+def _enough_microbatches() -> pl.Expr:
+    """Micro-batches that leave a tenth of bubble: PL-12, solved for them, up to a multiple of the stages."""
+    others = pl.col("pp") - 1
+    chunks = pl.col("told_vpp").fill_null(1).clip(1, None)
+    needed = (others / 0.1 - others) / chunks / pl.col("pp")
+    return pl.when(pl.col("pp") >= 2).then(needed.ceil() * pl.col("pp")).cast(pl.Int64)
 
 
 def _workers_needed() -> pl.Expr:
