@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from advisor import card_readings, described, hosts, planned, ranks, services
+from advisor import card_readings, described, hosts, planned, ranks, services, stacks
 from advisor.features import Frames
 from advisor.frames import Window
 from advisor.partial import Partial, merge, partial
@@ -59,6 +59,7 @@ def with_more(frames: Frames, more: More) -> Frames:
     gpu, node = _of_cards(frames.gpu), frames.node.with_columns(cpu_busy_share=pl.col("cpu_busy_cores") / pl.col("cores"))
     facts = gpu.select("gpu", "node", "job")
     job, service = frames.job.with_columns(cpu_busy_share=pl.col("cpu_busy_cores") / pl.col("cores")), None
+    held = None
     if more.partial is not None:
         host = hosts.of_hosts(more.partial.host)
         held = ranks.of_ranks(more.partial.process, facts)
@@ -80,13 +81,22 @@ def with_more(frames: Frames, more: More) -> Frames:
         facts_of_nodes = told.select("node", *[name for name in NODE_FACTS if name in told.columns])
         node = _join(node, told, "node")
         gpu, job = _join(gpu, facts_of_nodes, "node"), _join(job, facts_of_nodes, "node")
+        if held is not None and "driver_version" in facts_of_nodes.columns:
+            drivers = held.select("job", "node").join(facts_of_nodes, on="node", how="left")
+            job = _join(
+                job,
+                drivers.group_by("job").agg(
+                    pl.col("driver_version").drop_nulls().n_unique().cast(pl.Int64).alias("driver_versions")
+                ),
+                "job",
+            )
         service = None if service is None else _join(service, facts_of_nodes, "node")
     gpu, job = _join(gpu, slow.get("gpu"), "gpu"), _join(job, slow.get("job"), "job")
     if service is not None:
         service = _join(service, slow.get("service"), "service")
     job = _of_memory(job)
     constants = [pl.lit(more.constants.get(name), pl.Float64).alias(name) for name in _CONSTANTS]
-    job = planned.of_jobs(job.with_columns(constants))
+    job = stacks.with_arch(planned.of_jobs(job.with_columns(constants)))
     fleet = pl.DataFrame(
         {"fleet": ["fleet"], "evaluated": [True], "members": [[]]}, schema_overrides={"members": pl.List(pl.Int64)}
     )

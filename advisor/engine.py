@@ -199,17 +199,27 @@ def _gaps(rule: Rule, rows: pl.DataFrame, key: str) -> Iterator[NotEvaluated]:
         yield NotEvaluated(rule.id, target, named[bits])
 
 
+def silences_speed(rule: Rule, severity: str) -> bool:
+    """True where a finding of `rule` leaves nothing to say of how fast its GPUs work."""
+    return severity == "critical" and (rule.group == "health" or rule.stops_work)
+
+
+def is_of_speed(rule: Rule) -> bool:
+    """True for a rule that is silent on GPUs that are broken, or that stand still."""
+    return rule.group in ("performance", "clocks") and not rule.stops_work
+
+
 def _unsilenced(fired: list[_Fired]) -> list[_Fired]:
     """`fired` without those that another takes precedence over on any of their GPUs."""
     on: dict[str, set[int]] = {}
     sick: set[int] = set()
     for hit in fired:
         on.setdefault(hit.rule.id, set()).update(hit.gpus)
-        if hit.rule.group == "health" and hit.row["_severity"] == "critical":
+        if silences_speed(hit.rule, hit.row["_severity"]):
             sick |= hit.gpus
     kept = []
     for hit in fired:
-        if hit.rule.group in ("performance", "clocks") and hit.gpus & sick:
+        if is_of_speed(hit.rule) and hit.gpus & sick:
             continue
         if any(hit.gpus & on[other] for other in hit.rule.yields_to if other in on):
             continue

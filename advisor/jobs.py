@@ -21,7 +21,7 @@ _JOB_MEANS: Final = (
 )  # fmt: skip
 _JOB_HOST: Final = (
     "node", "cores", "free_cores", "cpu_busy_cores", "iowait_cores", "disk_read_bytes_per_s", "disk_write_bytes_per_s",
-    "host_mem_share", "net_tx_bytes_per_s", "net_rx_bytes_per_s", "mem_total_bytes", "pcie_peak", "nvlink_peak", "index",
+    "host_mem_share", "net_tx_bytes_per_s", "net_rx_bytes_per_s", "mem_total_bytes", "pcie_peak", "power_limit_w", "power_limit_default_w", "power_limit_ratio", "sm_clock_max_mhz", "nvlink_peak", "index",
     "compute_capability", "pid",
 )  # fmt: skip
 
@@ -52,6 +52,8 @@ def of_jobs(gpu: pl.DataFrame) -> pl.DataFrame:
         *[pl.col(f"share_{name}").filter(on).sort_by(busy_on).first().alias(f"_slow_{name}") for name in SHARES],
         pl.col("waits_for_data").filter(on).any(),
         pl.col("talks").filter(on).any(ignore_nulls=False),
+        pl.col("serves").filter(on).any(ignore_nulls=False),
+        pl.col("web_process").filter(on).any(ignore_nulls=False),
         between_ranks().filter(on).any().alias("ranks_talk_over_pcie"),
         pl.col("tenants").filter(on).max(),
         pl.col("free").all().alias("free"),

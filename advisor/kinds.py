@@ -12,7 +12,7 @@ from advisor import described
 
 TEXT: Final = frozenset(
     (
-        "base_changes", "bench_name", "bottleneck", "compute_capability", "confidence", "container",
+        "allocated_to", "base_changes", "bench_name", "bottleneck", "compute_capability", "confidence", "container",
         "container_image", "cpu_governor", "cuda", "cuda_driver_version", "driver_mix", "driver_version", "dtype", "serving_engine", "engine",
         "env_deprecated", "env_pinned", "gpu_model", "job", "kernel", "kind", "launcher", "model",
         "name", "node_name", "note_autoscaler_metric", "note_autoscaler_target", "note_efficiency_policy", "note_image",
@@ -27,7 +27,7 @@ FLAGS: Final = frozenset(
         "arch_missing", "checkpoint_shrunk", "evaluated", "fabric_degraded", "free", "has_nvlink", "labels_known", "lost", "mig", "note_deadline",
         "note_declared_idle", "note_energy_policy", "note_maintenance", "note_power_policy", "offload", "persistence_mode",
         "ranks_talk_over_pcie", "rdma_ready", "ready_before_first", "resumed_at_zero", "serves",
-        "sram_threshold_exceeded", "talks", "told_offload", "told_pin_memory", "told_scaler", "torch_is_cpu", "visible_none",
+        "sram_threshold_exceeded", "talks", "told_offload", "told_pin_memory", "told_scaler", "torch_is_cpu", "visible_none", "web_process",
         "waits_for_data",
     )
 )  # fmt: skip

@@ -26,6 +26,7 @@ _BRAKE: Final = 0x08 | 0x80
 QUIET: Final = 0.003
 """An engine that did nothing at all (0.0001 measured); the thinnest launch-bound programs stay above 0.01."""
 _SERVING: Final = r"(?i)vllm|sglang|tritonserver|trtllm|tensorrt|text-generation|ollama|llama-server|lmdeploy"
+_WEB: Final = r"(?i)uvicorn|gunicorn|hypercorn|daphne|waitress|flask"
 LOADED: Final = 0.5  # an engine at work half of the time keeps its clocks up: those of idle cards say nothing
 
 
@@ -125,6 +126,7 @@ def _of_holders(holders: pl.DataFrame) -> pl.DataFrame:
         pl.col("pid").sort_by(pl.col("gpu_mem_bytes").fill_null(0), descending=True).first().alias("pid"),
         *[known_sum(pl.col(a) * pl.col("presence")).alias(b) for a, b in sums.items()],
         pl.col("name").str.contains(_SERVING).any(ignore_nulls=False).alias("serves"),
+        pl.col("name").str.contains(_WEB).any(ignore_nulls=False).alias("web_process"),
     )
 
 

@@ -13,7 +13,8 @@ _NEEDS: Final[dict[str, type[pl.DataType]]] = {
          "flag_gradient_accumulation_steps", "told_tp", "flag_tensor_model_parallel_size", "flag_tensor_parallel_size", "told_pp",
          "flag_pipeline_model_parallel_size", "flag_pipeline_parallel_size", "flag_zero_stage", "told_microbatches",
          "flag_global_batch_size", "told_vpp", "flag_cpu_offload_gb", "told_flops_per_sample", "tokens_per_s", "samples_per_s", "cores_allowed",
-         "checkpoint_save_s", "mtbf_gpu_hours", "data_wait_share", "workers_per_rank", "checkpoints_total", "run_s"),
+         "checkpoint_save_s", "mtbf_gpu_hours", "data_wait_share", "workers_per_rank", "checkpoints_total", "run_s", "cpu_cores_total_used", "cpu_quota_cores", "step_time_s", "ib_share",
+         "net_share", "sm_clock_max_mhz", "power_limit_default_w"),
         pl.Float64,
     ),
     **dict.fromkeys(("told_offload", "flag_bf16", "flag_fp16", "flag_use_distributed_optimizer", "flag_gradient_checkpointing",
@@ -57,7 +58,16 @@ def of_jobs(job: pl.DataFrame) -> pl.DataFrame:
         checkpoint_optimum_s=_checkpoint_optimum(),
         mfu=_mfu(),
     )
-    return job.with_columns(workers_planned=pl.min_horizontal("workers_needed", "workers_cap"))
+    used = pl.coalesce("cpu_cores_total_used", pl.col("main_cores") + pl.col("children_cores"))
+    return job.with_columns(
+        workers_planned=pl.min_horizontal("workers_needed", "workers_cap"),
+        checkpoint_steps=(pl.col("checkpoint_optimum_s") / pl.col("step_time_s")).ceil().cast(pl.Int64),
+        # what it uses while it is stopped, by half more, and no less than what it is allowed now
+        quota_suggested=pl.max_horizontal(1.5 * used, pl.col("cpu_quota_cores") + 1).ceil().clip(1, None).cast(pl.Int64),
+        link_share=pl.max_horizontal("ib_share", "net_share"),
+        clock_92=(0.92 * pl.col("sm_clock_max_mhz")).round().cast(pl.Int64),
+        power_85=(0.85 * pl.col("power_limit_default_w")).round().cast(pl.Int64),
+    )
 
 
 def _dtype() -> pl.Expr:

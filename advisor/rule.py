@@ -112,6 +112,7 @@ class Rule:
     opens: pl.Expr
     clears: pl.Expr
     unless: pl.Expr | None = None
+    stops_work: bool = False  # while it is critical nothing is said of the speed of its GPUs: they do not work at all
     yields_to: tuple[str, ...] = ()  # ids that take precedence on the same GPUs
     title: str
     summary: str

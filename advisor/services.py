@@ -88,6 +88,7 @@ def _told(engine: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+_KNOWN_KV: Final = 0.05  # of a cache that is all but empty nobody can say what a sequence takes
 _BILLIONS: Final = r"(?i)(?:^|[-_])(\d{1,4}(?:\.\d{1,2})?)B(?:$|[-_.])"
 """Parameters as a model's name tells them: Llama-3.1-8B, Qwen3-0.6B, Mixtral-8x7B not."""
 _BYTES_EACH: Final = {"fp8": 1.0, "int8": 1.0, "w8a8": 1.0, "compressed-tensors": 1.0, "awq": 0.55, "gptq": 0.55, "int4": 0.55, "nvfp4": 0.55,
@@ -97,7 +98,7 @@ _BYTES_EACH: Final = {"fp8": 1.0, "int8": 1.0, "w8a8": 1.0, "compressed-tensors"
 def cut(service: pl.DataFrame) -> pl.DataFrame:
     """`service` with how its model is cut, `tp` and `max_num_seqs`, and `weights_bytes` where its name and its flags tell them."""
     have = service.schema
-    flags = {"flag_tensor_parallel_size": pl.Float64, "flag_max_num_seqs": pl.Float64, "flag_max_running_requests": pl.Float64,
+    flags = {"flag_gpu_memory_utilization": pl.Float64, "flag_mem_fraction_static": pl.Float64, "flag_tensor_parallel_size": pl.Float64, "flag_max_num_seqs": pl.Float64, "flag_max_running_requests": pl.Float64,
              "flag_quantization": pl.String}  # fmt: skip
     service = service.with_columns(pl.lit(None, kind).alias(name) for name, kind in flags.items() if name not in have)
     params = pl.col("model").str.extract(_BILLIONS).cast(pl.Float64, strict=False) * 1e9
@@ -106,5 +107,12 @@ def cut(service: pl.DataFrame) -> pl.DataFrame:
         tp=pl.col("flag_tensor_parallel_size"),
         max_num_seqs=pl.coalesce("flag_max_num_seqs", "flag_max_running_requests"),
         params=params,
+        memory_fraction=pl.coalesce("flag_gpu_memory_utilization", "flag_mem_fraction_static"),
+        tp_half=(pl.col("flag_tensor_parallel_size") / 2).floor().cast(pl.Int64),
+        # as many as run now, at the share of the cache that they hold, up to nine tenths of it
+        seqs_that_fit=pl.when(pl.col("kv_cache_used") >= _KNOWN_KV)
+        .then((0.9 * pl.col("requests_running") / pl.col("kv_cache_used")).floor())
+        .clip(1, None)
+        .cast(pl.Int64),
         weights_bytes=params * pl.when(pl.col("flag_quantization").is_null()).then(2.0).otherwise(each),
     )

@@ -42,6 +42,7 @@ RULE = Rule(
     opens=_SPINS,
     clears=(c.busy < 0.9) | (c.tensor_active >= 0.02) | (c.power_share >= 0.55),
     unless=(c.working_gpus < 2) | c.told_phase.is_in(["checkpoint", "eval", "init"]) | c.serves,
+    stops_work=True,
     title=_("Ranks are stuck in a collective"),
     summary=_(
         "No step has ended for {since_step_s:.0f} s while {working_gpus} GPUs are busy {busy:.0%} of the time at {power_share:.0%} of their"

@@ -14,7 +14,7 @@ from django.conf import settings
 from advisor import rule, xid_catalog
 from advisor.beside import with_more
 from advisor.diagnosis import diagnose
-from advisor.engine import evaluate, wanted
+from advisor.engine import evaluate, is_of_speed, silences_speed, wanted
 from advisor.features import Frames, features_of
 from advisor.finding import Finding as Found
 from advisor.planned import READS
@@ -112,7 +112,7 @@ def silenced(
         if place is None or mine is None:
             continue
         others = [one for gpu in place.gpus for one in on[gpu]]
-        sick = any(one.severity == "critical" and by_id[one.rule].group == "health" for one in others)
-        if any(one.rule in mine.yields_to for one in others) or (sick and mine.group in ("performance", "clocks")):
+        sick = any(silences_speed(by_id[one.rule], one.severity) for one in others)
+        if any(one.rule in mine.yields_to for one in others) or (sick and is_of_speed(mine)):
             quiet.add((rule_id, target))
     return quiet

@@ -1,0 +1,69 @@
+"""A sample costs more energy than it did in the job's earlier runs."""
+
+import polars as pl
+
+from advisor.rule import Need, Rule, Says, Show, Step, Threshold, param
+from advisor.text import _
+
+c = pl.col
+
+_RATIO = c.energy_j_per_sample / c.base_energy_j_per_sample
+_FAR = c.energy_j_per_sample > c.base_energy_j_per_sample + 4 * c.base_energy_mad
+
+RULE = Rule(
+    id="energy-cost-per-unit-regression",
+    scope="job",
+    severity=pl.when(c.idle_share_day >= 0.2).then(pl.lit("warn")).otherwise(pl.lit("advice")),
+    bottleneck=None,
+    needs=(Need(("energy_j_per_sample", "base_energy_j_per_sample", "base_energy_mad"), "medium"),),
+    thresholds=(
+        Threshold("energy_ratio_opens", 1.15, "ratio", 1.01, 10.0),
+        Threshold("energy_ratio_clears", 1.05, "ratio", 1.0, 10.0),
+        Threshold("base_runs_opens", 3.0, "runs", 1.0, 100.0),
+    ),
+    opens=(param("energy_ratio_opens") <= _RATIO) & _FAR & (c.base_runs >= param("base_runs_opens")),
+    clears=param("energy_ratio_clears") > _RATIO,
+    yields_to=(
+        "step-time-regression",
+        "gpu-allocated-idle",
+        "serving-underbatched",
+        "gpu-slow-outlier",
+        "hw-slowdown-active",
+        "clocks-locked-low",
+        "power-cap-limited",
+    ),
+    title=_("A sample costs more energy than before"),
+    summary=_(
+        "A sample takes {energy_j_per_sample:.3g} J; in {base_runs:.0f} earlier runs it took {base_energy_j_per_sample:.3g} J. The job's GPUs were idle {idle_share_day:.0%} of the day."
+    ),
+    cases=(
+        Says(
+            c.idle_share_day.is_null(),
+            _(
+                "A sample takes {energy_j_per_sample:.3g} J; in {base_runs:.0f} earlier runs it took {base_energy_j_per_sample:.3g} J."
+            ),
+        ),
+    ),
+    evidence=(
+        Show("energy_j_per_sample", "joules"),
+        Show("base_energy_j_per_sample", "joules"),
+        Show("base_energy_mad", "joules"),
+        Show("idle_share_day", "ratio"),
+        Show("mfu", "ratio"),
+        Show("sm_clock_p95_ratio", "ratio"),
+    ),
+    change=(
+        Step("command", "fettle plan energy --help  # what of it is idle time, what the host, what the price"),
+        Step("diff", "- {base_changes}\n+ the setting before, on one node, for 200 steps", when=c.base_changes.is_not_null()),
+        Step(
+            "config",
+            "#SBATCH --time=04:00:00  # where it idles: hand the GPUs back",
+            when=(c.idle_share_day >= 0.2) & (c.scheduler == "slurm"),
+        ),
+    ),
+    recovers=(1 - 1 / _RATIO).clip(0, 1),
+    risk=_("That of the change that is chosen."),
+    rollback=_("Undo that change."),
+    verify=_("Energy of a sample within 1.05 of its baseline for seven days."),
+    sources=("planner energy",),
+)
