@@ -32,7 +32,6 @@ FEATURES: Final[dict[str, str]] = {
     "copy_rate_share": _("PCIe rate while copying, of the link"),
     "cores": _("CPU cores of the node"),
     "cpu_busy_cores": _("Busy CPU cores"),
-    "cpu_busy_share": _("Busy CPU cores, of all"),
     "cpu_quota_cores": _("CPU quota"),
     "cpu_throttled_share": _("Periods in which the CPU quota was used up"),
     "cuda_driver_major": _("CUDA that the driver supports"),
