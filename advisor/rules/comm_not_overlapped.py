@@ -45,7 +45,9 @@ RULE = Rule(
         Step(
             "diff",
             "# accumulate, and synchronise on the last micro-batch alone\n"
-            "+ with (model.no_sync() if not last_micro_batch else contextlib.nullcontext()):\n+     loss.backward()",
+            "+ with (model.no_sync() if not last_micro_batch else contextlib.nullcontext()):\n"
+            "+     loss = loss_of(model(micro_batch))  # within it too, else DDP exchanges all the same\n"
+            "+     loss.backward()",
         ),
         Step(
             "diff",
