@@ -10,7 +10,7 @@ from typing import Any
 
 from cli.unknown import refuse
 
-VERBS = ("advise", "agent", "plan", "profile", "record", "run")
+VERBS = ("advise", "agent", "bench", "plan", "profile", "record", "run")
 
 
 class _Version(argparse.Action):

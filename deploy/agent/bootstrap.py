@@ -34,6 +34,10 @@ def main():
         site = unpacked(archive, here, target, wheels[target])
     sys.path[0:1] = [site, os.path.join(site, "code")]
     # -I and PYTHONSAFEPATH keep other folders out already; what the user set stays behind ours
+    if sys.argv[1:2] == ["bench"]:
+        from cli.bench import main as bench
+
+        sys.exit(bench(sys.argv[2:], "fettle-agent bench"))
     from cli.agent import main as agent
 
     sys.exit(agent(sys.argv[1:], "fettle-agent"))
