@@ -14,15 +14,13 @@ MAX_BYTES: Final = 2_000_000
 """Of a report; one of 16 GPUs has about 200 kB."""
 MAX_GPUS: Final = 64
 MAX_SCORES: Final = 4_000
-JUDGED: Final = ("matmul", "memory", "all_reduce")
-"""Kinds of scores by which a GPU is compared with its peers; copies to the host and the disk depend on the host."""
 GROUPS: Final = {
     "matmul": "matmul", "memory": "memory", "h2d": "host", "d2h": "host", "peer": "peer", "all": "all_reduce", "disk": "disk",
 }  # fmt: skip
 """Kinds by a name's first word."""
 
 Unit: TypeAlias = Literal["flop_per_second", "bytes_per_second"]
-Name: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,59}$")]
+Name: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,59}\Z")]
 Word: TypeAlias = Annotated[str, Meta(max_length=100)]
 Uuid: TypeAlias = Annotated[str, Meta(max_length=80)]
 Sentence: TypeAlias = Annotated[str, Meta(max_length=300)]
@@ -89,7 +87,7 @@ class BenchReport(Struct, frozen=True, kw_only=True):
     """One run on one node."""
 
     format: Literal[1] = FORMAT
-    node: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+    node: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")]
     at: Annotated[float, Meta(ge=1_577_836_800, le=4_102_444_800)]  # when it began, in epoch seconds
     seconds: Reading
     protocol: Literal["full", "quick"]

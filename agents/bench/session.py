@@ -22,6 +22,7 @@ from agents.device import DriverError
 from agents.loop import agent_version
 from agents.nvml_device import NvmlDevice, NvmlDriver
 from wire.bench import BenchReport, Missing, Score
+from wire.terminal import printable
 
 SETTLE_S: Final = 240.0
 QUICK_SETTLE_S: Final = 5.0
@@ -95,7 +96,7 @@ class Run:
             shared=self._shared,
             interrupted=self.interrupted,
             versions=self._versions,
-            environment={name: text[:100] for name, text in sorted(os.environ.items()) if name.startswith(_ENVIRONMENT)},
+            environment={name: printable(text)[:100] for name, text in sorted(os.environ.items()) if name.startswith(_ENVIRONMENT)},
             gpus=()
             if watch is None
             else tuple(
@@ -114,7 +115,7 @@ class Run:
             if isinstance(found, Score):
                 self._scores.append(found)
             else:
-                self._missing.append(Missing(name=name, reason=found[:300]))
+                self._missing.append(Missing(name=name, reason=printable(found)[:300]))
 
     def _on_gpus(self) -> None:
         if importlib.util.find_spec("torch") is None:
@@ -237,7 +238,7 @@ class Run:
             gone = next((one.said.reason if one.said else one.worker.gone for one in failed), "")
         if gone:
             self._missing += [
-                Missing(name=case.name, gpu=gpu.facts.uuid, reason=f"the GPUs could not be joined: {gone}"[:300])
+                Missing(name=case.name, gpu=gpu.facts.uuid, reason=printable(f"the GPUs could not be joined: {gone}")[:300])
                 for case in wanted
                 for gpu in self._gpus
             ]
@@ -259,7 +260,7 @@ class Run:
                 self._keep(worker.number, replace(said.score, gpu=uuid), said.began, said.ended)
             else:
                 why = worker.gone if said is None else said.reason
-                self._missing.append(Missing(name=case.name, gpu=uuid, reason=(why or "it gave no score")[:300]))
+                self._missing.append(Missing(name=case.name, gpu=uuid, reason=printable(why or "it gave no score")[:300]))
 
     def _keep(self, number: int, score: Score, began: float, ended: float) -> None:
         assert self._watch is not None  # noqa: S101

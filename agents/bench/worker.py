@@ -13,6 +13,7 @@ from agents.bench import on_gpu
 from agents.bench.on_gpu import Measured, NoScoreError
 from agents.bench.orders import Order, Said, encode, order
 from agents.bench.together import Ranks
+from wire.terminal import printable
 
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 
@@ -54,7 +55,7 @@ def versions(torch: Any) -> dict[str, str]:
         told["cudnn"] = str(torch.backends.cudnn.version() or "")
     except (AttributeError, RuntimeError, ImportError):  # built without
         pass
-    return {name: text[:100] for name, text in told.items() if text}
+    return {name: printable(text)[:100] for name, text in told.items() if text}
 
 
 def stay_on(cpus: str) -> None:
