@@ -41,6 +41,7 @@ INSTALLED_APPS = [
     "fleet.accounts",
     "fleet.inventory",
     "fleet.commands",
+    "fleet.benches",
     "fleet.store",
     "fleet.ingest",
     "fleet.findings",
@@ -326,7 +327,11 @@ FETTLE_RETAIN_EVENTS_D = env.integer(
     about="Days to keep events, and absences, diagnoses, processes and engines that are over.",
 )
 FETTLE_RETAIN_FINDINGS_D = env.integer(
-    "FETTLE_RETAIN_FINDINGS_D", 365, 1, 36_500, about="Days to keep resolved findings, with their history and messages."
+    "FETTLE_RETAIN_FINDINGS_D",
+    365,
+    1,
+    36_500,
+    about="Days to keep resolved findings, with their history and messages, and bench runs.",
 )
 FETTLE_METRICS_GPUS = env.boolean(
     "FETTLE_METRICS_GPUS",

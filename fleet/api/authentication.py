@@ -3,16 +3,33 @@
 from datetime import timedelta
 from typing import Final
 
+from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
 from django.utils.translation import gettext
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from fleet.accounts.models import ApiToken, User
+from fleet.accounts.models import AgentToken, ApiToken, User
 
 USE_NOTED_EVERY: Final = timedelta(minutes=1)
 """How exact `last_used_at` is: a busy caller does not make a write of each read."""
+
+
+class AgentBearer(BaseAuthentication):
+    """The token of a node's agent, in the same header; for those views alone that agents speak to."""
+
+    def authenticate(self, request: Request) -> tuple[AnonymousUser, AgentToken] | None:
+        """Nobody and the agent's token; None where the header holds no such token, which may be another's."""
+        words = get_authorization_header(request).split()
+        if len(words) != 2 or words[0].lower() != b"bearer":
+            return None
+        token = AgentToken.of(words[1].decode("latin-1"))
+        return None if token is None else (AnonymousUser(), token)
+
+    def authenticate_header(self, request: Request) -> str:
+        """What the answer 401 asks for."""
+        return 'Bearer realm="fettle"'
 
 
 class BearerToken(BaseAuthentication):

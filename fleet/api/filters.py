@@ -6,6 +6,7 @@ import django_filters
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 from rest_framework.exceptions import ValidationError
 
 from advisor.finding import SEVERITIES, Bottleneck
@@ -27,10 +28,10 @@ def in_state(state: str, node: str = "") -> Q:
     return Q(**{f"{seen}__gte" if state == "ok" else f"{seen}__lt": limit})
 
 
-def named(node: str) -> Q:
-    """Rows on the node of this name or id."""
-    by_name = Q(node__name=node)
-    return by_name | Q(node=int(node)) if node.isascii() and node.isdigit() and len(node) < 19 else by_name
+def named(node: str, behind: str = "node") -> Q:
+    """Rows on the node of this name or id, which stands `behind` them."""
+    by_name = Q(**{f"{behind}__name": node})
+    return by_name | Q(**{behind: int(node)}) if node.isascii() and node.isdigit() and len(node) < 19 else by_name
 
 
 class Strict(django_filters.FilterSet):  # type: ignore[misc] # the library has no types
@@ -56,10 +57,12 @@ class Strict(django_filters.FilterSet):  # type: ignore[misc] # the library has 
 class Moment(django_filters.IsoDateTimeFilter):  # type: ignore[misc] # the library has no types
     """A time from 1970 to 2100: others have no UTC that the database can hold."""
 
+    refusal = _("opened_after and opened_before take a time between 1970 and 2100.")
+
     def filter(self, rows: QuerySet[Any], value: Any) -> QuerySet[Any]:
         """The rows on the asked side of the time."""
         if value and not 1970 <= value.year <= 2100:
-            raise ValidationError(gettext("opened_after and opened_before take a time between 1970 and 2100."))
+            raise ValidationError(str(self.refusal))
         narrowed: QuerySet[Any] = super().filter(rows, value)
         return narrowed
 

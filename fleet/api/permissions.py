@@ -5,7 +5,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from fleet.accounts.models import ApiToken
+from fleet.accounts.models import AgentToken, ApiToken
 from fleet.commands.asking import MAY
 
 
@@ -35,3 +35,21 @@ class MayCommand(BasePermission):
         if isinstance(request.auth, ApiToken) and not request.auth.may_write:
             return False
         return request.user.has_perm(MAY)
+
+
+class MaySendBenchRuns(BasePermission):
+    """Reading is for everyone who is known; an agent sends its own node's runs, a person with the right those of any node."""
+
+    message = _(
+        "This needs the node's own token, or the right to add bench runs (operators have it) with a token that was made with --write."
+    )
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True for reads of people, and for writes by agents and by a person with the right whose token, if any, may write."""
+        if isinstance(request.auth, AgentToken):
+            return request.method == "POST"
+        if request.method in SAFE_METHODS:
+            return bool(request.user and request.user.is_authenticated)
+        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
+            return False
+        return request.user.has_perm("benches.add_benchrun")

@@ -5,6 +5,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.routers import SimpleRouter
 
+from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
 from fleet.api.commands import CommandViewSet
 from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, NothingView, SeriesView
 
@@ -13,6 +14,8 @@ router.register("nodes", NodeViewSet)
 router.register(r"nodes/(?P<node_id>[0-9]{1,18})/commands", CommandViewSet, basename="command")
 router.register("gpus", GpuViewSet)
 router.register("findings", FindingViewSet)
+router.register("bench-runs", BenchRunViewSet)
+router.register("bench-scores", BenchScoreViewSet)
 
 urlpatterns = [
     *router.urls,

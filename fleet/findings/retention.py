@@ -10,6 +10,7 @@ from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import QuerySet
 
+from fleet.benches.models import BenchRun
 from fleet.findings.models import Diagnosis, Finding
 from fleet.inventory.models import Absence, Engine, Event, Process
 
@@ -41,6 +42,7 @@ def _past(now: datetime) -> Mapping[str, QuerySet[Any]]:
         "processes": Process.objects.filter(last_seen_at__lt=event_end),
         "engines": Engine.objects.filter(last_seen_at__lt=engine_end),
         "diagnoses": Diagnosis.objects.filter(window_end__lt=event_end),
+        "bench runs": BenchRun.objects.filter(received_at__lt=finding_end),
         "findings": Finding.objects.filter(resolved_at__lt=finding_end),
     }
 

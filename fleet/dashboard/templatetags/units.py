@@ -55,6 +55,13 @@ def rate(value: Readable) -> str:
 
 
 @register.filter
+def flop_rate(value: Readable) -> str:
+    """Operations a second: `788 TFLOP/s`."""
+    number = _number(value)
+    return ABSENT if number is None else _scaled(number, 1000, ("FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s"))
+
+
+@register.filter
 def watts(value: Readable) -> str:
     """Watts, kilowatts from 10 kW on: `639 W`, `45.2 kW`."""
     number = _number(value)

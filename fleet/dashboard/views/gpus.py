@@ -6,10 +6,11 @@ from typing import Any, Final
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from advisor.links import nvlink_rate
-from fleet.dashboard import cells, charts, facts, health, readings, words
+from fleet.dashboard import bench, cells, charts, facts, health, readings, words
 from fleet.dashboard.listing import OPEN, line
 from fleet.dashboard.templatetags.units import duration
 from fleet.findings.models import Diagnosis
@@ -52,6 +53,7 @@ def gpu(request: HttpRequest, gpu_id: int) -> HttpResponse:
             "spans": [(minutes, duration(minutes * 60)) for minutes in SPANS],
             "hour": HOUR,
             "absences": cells.absence_rows(absences),
+            "bench": bench.rows(found, timezone.now()),
             "findings": [line(finding) for finding in found.findings.filter(OPEN).select_related("node")],
         },
     )

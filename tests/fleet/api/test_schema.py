@@ -15,9 +15,12 @@ from drf_spectacular.validation import validate_schema
 from rest_framework.test import APIClient
 
 from fleet.accounts.models import User
+from fleet.benches.keep import keep
 from fleet.commands.asking import ask
 from fleet.findings.lifecycle import Place, report
+from tests.fleet.benches.reports import report_of
 from tests.fleet.rows import found, gpu, node
+from wire.bench import decode
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
 
@@ -45,13 +48,15 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
     row = report(timezone.now(), found(), Place(home.pk, (card.pk,)))
     schema = json.loads(alice.get("/api/v1/schema/?format=json").content)
     alice_herself = User.objects.get(username="alice")
-    alice_herself.user_permissions.add(Permission.objects.get(codename="add_command"))
+    alice_herself.user_permissions.add(*Permission.objects.filter(codename__in=("add_command", "add_benchrun")))
+    run = keep(decode(report_of(home, at=1.79e9)), home, timezone.now()).run
     command = ask(home, "take_driver_back", None, "a test", alice_herself)
     ids = {
         f"/api/v1/nodes/{home.pk}/commands/": command.pk,
         "/api/v1/nodes/": home.pk,
         "/api/v1/gpus/": card.pk,
         "/api/v1/findings/": row.pk,
+        "/api/v1/bench-runs/": run.pk,
     }
     asked = 0
 
@@ -64,12 +69,13 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         for method in operations:
             body = None
             if method == "post":
-                body = {"what": "resume_profiling", "reason": "a test"} if "commands" in path else {"after": "accepted"}
+                bodies = {"commands": {"what": "resume_profiling", "reason": "a test"}, "bench-runs": json.loads(report_of(home))}
+                body = next((body for word, body in bodies.items() if word in path), {"after": "accepted"})
             answer = getattr(alice, method)(real, body, format=None if body is None else "json")
             assert str(answer.status_code) in operations[method]["responses"], f"{method} {real}"
             assert answer.status_code < 300
             asked += 1
-    assert asked == 12
+    assert asked == 16
 
 
 def test_it_says_how_to_sign_in() -> None:

@@ -8,6 +8,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from config.celery import app
+from fleet.benches.keep import keep
+from fleet.benches.models import BenchRun, BenchScore
 from fleet.findings import retention
 from fleet.findings.lifecycle import Place, end, report
 from fleet.findings.models import Diagnosis, Finding, Transition
@@ -15,6 +17,7 @@ from fleet.findings.tasks import forget
 from fleet.inventory.models import Absence, Engine, Event, Process
 from fleet.notify import routing
 from fleet.notify.models import Delivery, Route
+from tests.fleet.benches import reports
 from tests.fleet.rows import event, found, gpu, node
 
 pytestmark = pytest.mark.django_db
@@ -118,3 +121,15 @@ def test_beat_calls_it_every_hour() -> None:
     app.loader.import_default_modules()
 
     assert app.conf.beat_schedule["fleet.findings.tasks.forget"]["schedule"] == 3600
+
+
+def test_bench_runs_go_with_their_scores() -> None:
+    """By when they came, not by when they began: a report may come late."""
+    home = node()
+    gpu(home)
+    for number, age in enumerate((101, 99)):
+        keep(reports.report(home, at=1.7e9 + number), home, ago(age))
+    forget()
+
+    assert BenchRun.objects.get().at.timestamp() == 1.7e9 + 1
+    assert BenchScore.objects.count() == 1
