@@ -32,6 +32,7 @@ HEALTHY: dict[str, Any] = {
     "pcie_gen_ratio": 1.0, "pcie_width_ratio": 1.0, "pcie_link_gen": 5.0, "pcie_link_gen_max": 5.0, "pcie_link_width": 16.0,
     "pcie_link_width_max": 16.0, "remap_pending": 0.0, "remap_failed": 0.0, "ecc_uncorrected_volatile": 0.0,
     "ecc_uncorrected_new": 0.0, "recovery_action": 0.0, "suggested_workers": 8, "suggested_cpus": 9, "idle_indices": [],
+    "bench_ratio": 1.0, "bench_slow_runs": 0, "bench_runs": 3, "bench_name": "matmul_bf16_8192", "bench_age_s": 3600.0,
     **{f"share_{name}": 0.0 for name in SHARES}, "share_compute": 0.97, "share_launch": 0.03,
     # the host of the node
     "psi_cpu_some_pct": 1.0, "psi_io_some_pct": 0.5, "psi_memory_some_pct": 0.0, "psi_memory_full_pct": 0.0, "load_1min": 4.5,
