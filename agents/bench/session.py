@@ -29,6 +29,10 @@ QUICK_SETTLE_S: Final = 5.0
 WINDOW_S: Final = 60.0
 """Over which the temperature's slope is taken: it is told in whole degrees."""
 _PATIENCE_S: Final = 60.0
+_JOIN_S: Final = 150.0
+"""Longer than torch itself waits for the other ranks."""
+_LEAVES_S: Final = 5.0
+"""In which the driver forgets a process that has ended."""
 _ENVIRONMENT: Final = ("NCCL_", "CUDA_MODULE_LOADING", "CUBLAS_", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
 NO_TORCH: Final = (
     "torch is not installed for this Python ({python}), and it does the measuring: install it (pip install torch), or start fettle bench"
@@ -96,7 +100,9 @@ class Run:
             shared=self._shared,
             interrupted=self.interrupted,
             versions=self._versions,
-            environment={name: printable(text)[:100] for name, text in sorted(os.environ.items()) if name.startswith(_ENVIRONMENT)},
+            environment={
+                name: printable(text)[:100] for name, text in sorted(os.environ.items()) if name.startswith(_ENVIRONMENT)
+            },
             gpus=()
             if watch is None
             else tuple(
@@ -150,8 +156,15 @@ class Run:
                 worker.end()
         self._look_for_others(afterwards=True)
 
+    def _held(self) -> dict[int, str]:
+        return {gpu.facts.index: who for gpu in self._gpus if (who := conditions.holders(gpu))}
+
     def _look_for_others(self, *, afterwards: bool = False) -> None:
-        held = {gpu.facts.index: who for gpu in self._gpus if (who := conditions.holders(gpu))}
+        held = self._held()
+        until = time.monotonic() + (_LEAVES_S if afterwards else 0.0)
+        while held and time.monotonic() < until:  # what the processes of the run held may be told of a moment longer
+            time.sleep(0.5)
+            held = self._held()
         if not held:
             return
         told = "; ".join(f"GPU {index} by {who}" for index, who in held.items())
@@ -229,23 +242,27 @@ class Run:
     def _together(self, workers: Sequence[Worker]) -> None:
         """All-reduces; where one process is gone the others cannot be joined."""
         wanted = list(cases.all_reduces(len(workers), quick=self._settings.quick))
-        gone = next((worker.gone for worker in workers if worker.gone), "")
-        if not gone:
-            with tempfile.TemporaryDirectory(prefix="fettle-bench-") as folder:
-                order = Order(do="join", meeting=f"{folder}/meeting")
-                joined = all_of(workers, {worker.number: order for worker in workers}, 150)
-            failed = [answer for answer in joined if answer.said is None or answer.said.what != "done"]
-            gone = next((one.said.reason if one.said else one.worker.gone for one in failed), "")
+        with tempfile.TemporaryDirectory(prefix="fettle-bench-") as folder:  # torch looks into it for as long as the group lasts
+            gone = self._joined(workers, f"{folder}/meeting")
+            for case in wanted if not gone else ():
+                self._ask(workers, {worker.number: case for worker in workers})
+            if not gone:
+                all_of(workers, {worker.number: Order(do="leave") for worker in workers}, _PATIENCE_S)
         if gone:
             self._missing += [
                 Missing(name=case.name, gpu=gpu.facts.uuid, reason=printable(f"the GPUs could not be joined: {gone}")[:300])
                 for case in wanted
                 for gpu in self._gpus
             ]
-            return
-        for case in wanted:
-            self._ask(workers, {worker.number: case for worker in workers})
-        all_of(workers, {worker.number: Order(do="leave") for worker in workers}, _PATIENCE_S)
+
+    def _joined(self, workers: Sequence[Worker], meeting: str) -> str:
+        """Make the ranks one group; why that failed, or nothing."""
+        if gone := next((worker.gone for worker in workers if worker.gone), ""):
+            return gone
+        order = Order(do="join", meeting=meeting)
+        joined = all_of(workers, {worker.number: order for worker in workers}, _JOIN_S)
+        failed = [answer for answer in joined if answer.said is None or answer.said.what != "done"]
+        return next(((one.said.reason if one.said else one.worker.gone) or "no reason is told" for one in failed), "")
 
     def _ask(self, workers: Sequence[Worker], wanted: Mapping[int, Case]) -> None:
         """One test on some GPUs at the same time; what comes of it is kept."""
