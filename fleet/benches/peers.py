@@ -5,6 +5,7 @@ bf16 and fp16, its memory and large all-reduces: copies to the host depend on th
 """
 
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,6 +28,9 @@ FEWEST_GPUS: Final = 4
 """With the GPU itself: of three, one that is slow moves the median too far to tell."""
 PAGE_RUNS: Final = 24
 """A page compares with the GPUs of so many newest runs, not with the whole fleet."""
+DEAR_S: Final = 0.5
+KEPT_TIMES: Final = 150
+"""A comparison that took more CPU than DEAR_S is kept for so many times as long: that of 10,000 GPUs, 2 s, for 5 minutes."""
 _JUDGED: Final = ("matmul_bf16_", "matmul_fp16_", "memory_", "all_reduce_64mib_", "all_reduce_1gib_")
 _COLUMNS: Final = {
     "gpu": pl.Int64, "model": pl.String, "name": pl.String, "protocol": pl.String, "limit_w": pl.Float64,
@@ -61,15 +65,22 @@ class _Compared:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._key: object = None
+        self._until = 0.0
         self._found = pl.DataFrame()
 
     def of(self, since: datetime) -> pl.DataFrame:
-        """That of the runs since then; made anew where a run came or went, or a quarter of an hour of old ones has."""
+        """That of the runs since then; made anew where a run came or went, or a quarter of an hour of old ones has.
+
+        One of a large fleet is kept for a while even so: there, a run comes every minute.
+        """
         rows = BenchRun.objects.aggregate(count=Count("pk"), first=Min("pk"), last=Max("pk"), newest=Max("received_at"))
         key = (*rows.values(), int(since.timestamp() // 900))
         with self._lock:
-            if key != self._key:
+            if key != self._key and time.monotonic() >= self._until:
+                began = time.thread_time()
                 self._found, self._key = compared(newest(since)), key
+                took = time.thread_time() - began
+                self._until = time.monotonic() + (took * KEPT_TIMES if took > DEAR_S else 0.0)
             return self._found
 
 

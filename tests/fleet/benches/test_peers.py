@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from fleet.benches import peers
 from fleet.benches.keep import keep
 from fleet.benches.models import BenchRun
 from fleet.benches.peers import FEATURES, bench_features, of_gpu
@@ -142,6 +143,20 @@ def test_the_fleet_takes_one_query_and_one_that_looks_for_news(django_assert_num
 
     assert first.height == second.height == 40
     assert (second["bench_age_s"] - first["bench_age_s"]).min() == pytest.approx(5, abs=1)
+
+
+def test_a_dear_comparison_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run every minute must not cost each cycle the comparison of a large fleet."""
+    monkeypatch.setattr(peers, "_compared", peers._Compared())
+    monkeypatch.setattr(peers, "DEAR_S", 0.0)
+    monkeypatch.setattr(peers, "KEPT_TIMES", 1e9)
+    home = fleet(4)
+    ran(home, *[700] * 4, hours_ago=5)
+    first = features()
+    ran(home, *[700] * 4, hours_ago=1)
+
+    assert first[0]["bench_runs"] == 1
+    assert features()[0]["bench_runs"] == 1
 
 
 def test_a_page_compares_with_the_other_gpus_of_the_newest_runs() -> None:
