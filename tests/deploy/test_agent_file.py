@@ -37,6 +37,17 @@ def test_it_reads_the_machine_with_nothing_but_this_python(agent_file: Path, cac
     assert [path.name.rsplit("-", 2)[1] for path in cache.iterdir()] == [version]
 
 
+def test_it_has_the_bench_and_says_what_that_lacks(agent_file: Path, cache: Path) -> None:
+    """The file carries no torch; the sentence names the Python that needs it."""
+    ran = start(sys.executable, agent_file, cache, "bench", "--quick")
+    told = start(sys.executable, agent_file, cache, "bench", "--help")
+
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("fettle bench: torch is not installed for this Python")
+    assert told.returncode == 0
+    assert "fettle-agent bench" in told.stdout
+
+
 def test_starts_at_the_same_time_unpack_once(agent_file: Path, cache: Path) -> None:
     """Neither sees half of the other's work."""
     env = {"PATH": os.environ["PATH"], "FETTLE_AGENT_CACHE": str(cache)}
