@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from advisor import card_readings, described, hosts, planned, ranks, services, stacks
+from advisor import card_readings, described, hosts, memory_split, planned, ranks, services, stacks
 from advisor.features import Frames
 from advisor.frames import Window
 from advisor.partial import Partial, merge, partial
@@ -96,7 +96,7 @@ def with_more(frames: Frames, more: More) -> Frames:
         service = _join(service, slow.get("service"), "service")
     job = _of_memory(job)
     constants = [pl.lit(more.constants.get(name), pl.Float64).alias(name) for name in _CONSTANTS]
-    job = stacks.with_arch(planned.of_jobs(job.with_columns(constants)))
+    job = memory_split.with_split(stacks.with_arch(planned.of_jobs(job.with_columns(constants))))
     fleet = pl.DataFrame(
         {"fleet": ["fleet"], "evaluated": [True], "members": [[]]}, schema_overrides={"members": pl.List(pl.Int64)}
     )

@@ -11,7 +11,7 @@ from typing import Final
 import polars as pl
 from django.conf import settings
 
-from advisor import rule, xid_catalog
+from advisor import memory_split, rule, xid_catalog
 from advisor.beside import with_more
 from advisor.diagnosis import diagnose
 from advisor.engine import evaluate, is_of_speed, silences_speed, wanted
@@ -44,7 +44,7 @@ def judge(at: datetime) -> list[Transition]:
     if not seen.fresh_nodes:
         return []
     rules = rule.load()
-    frames = with_more(features_of(seen.measured), more(at, seen, span_s, wanted(rules) | READS))
+    frames = with_more(features_of(seen.measured), more(at, seen, span_s, wanted(rules) | READS | memory_split.READS))
     seen = replace(seen, places={**seen.places, **places(frames)})
     still_open = frozenset(Finding.objects.filter(resolved_at=None).values_list("fingerprint", flat=True))
     evaluation = evaluate(rules, frames, still_open, every_gap=False)

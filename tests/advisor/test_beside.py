@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from advisor import beside, described, planned, services
+from advisor import beside, described, memory_split, planned, services
 from advisor.beside import More, of_window, with_more
 from advisor.engine import wanted
 from advisor.features import Frames, features
@@ -192,6 +192,18 @@ def test_words_are_typed_and_coalesced() -> None:
     assert row["sharding"] == "zero3"
     assert row["flag_num_workers"] is None
     assert row["visible_none"] is False
+
+
+def test_the_memory_is_split_by_what_the_script_says() -> None:
+    """Whose words are read for it although no condition may name them: 1e9 parameters with Adam on two GPUs, sharded and not."""
+    labels = {"told.params": "1e9", "told.dtype": "bf16", "told.sharding": "ddp"}
+    words = described.described([(0, 100, labels), (0, 101, labels)], memory_split.READS | planned.READS)
+
+    row = job(window(), words=words)
+
+    assert (row["static_bytes"], row["zero3_bytes"]) == (16e9, 8e9)
+    assert row["static_share"] == pytest.approx(16e9 / row["mem_total_bytes"])
+    assert job(window())["static_bytes"] is None
 
 
 def test_what_no_label_can_give_is_not_made_up() -> None:
