@@ -33,7 +33,7 @@ RULE = Rule(
     opens=_OPENS,
     clears=(c.share_copy < param("share_copy_clears")) | (c.copy_rate_share >= param("copy_rate_share_clears")),
     unless=(c.host_mem_share >= 0.9) | (c.ranks_talk_over_pcie.fill_null(False)),
-    yields_to=("pcie-link-degraded",),
+    yields_to=("pcie-link-degraded", "cpu-offload-stall"),
     title=_("Copies between host and GPU are pageable or not overlapped"),
     summary=_(
         "For {share_copy:.0%} of the time the GPU's processors waited for copies that ran at {copy_rate_share:.0%} of the PCIe"

@@ -25,6 +25,8 @@ RULE = Rule(
     opens=c.mem_used_share >= param("mem_used_share_opens"),
     clears=c.mem_used_share < param("mem_used_share_clears"),
     unless=c.serves.fill_null(False) | c.free,
+    # this is what shows; those say why
+    yields_to=("gpu-oom-recurring", "allocator-fragmentation", "optimizer-state-unsharded", "activation-memory-bound"),
     title=_("GPU memory is nearly full"),
     summary=_(
         "{mem_used_share:.1%} of the GPU's memory was in use at the peak: a longer sequence or a second process runs out of it."
