@@ -29,7 +29,14 @@ RULE = Rule(
     & ((c.free_cores < 2) | (c.free_cores < 0.5 * _INPUT_CORES))
     & (c.iowait_cores.fill_null(0) < 0.25 * _INPUT_CORES),
     clears=c.share_data < param("share_data_clears"),
-    yields_to=("storage-throughput-bound", "dataloader-oversubscribed", "dataloader-too-few-workers", "cpu-offload-stall"),
+    yields_to=(
+        "storage-throughput-bound",
+        "dataloader-oversubscribed",
+        "dataloader-too-few-workers",
+        "storage-small-files",
+        "cpu-offload-stall",
+        "cgroup-cpu-throttled",
+    ),
     title=_("Decoding and augmentation saturate the CPU"),
     summary=_(
         "For {share_data:.0%} of the time the GPU had no batch, and {cpu_busy_cores:.1f} of {cores:.0f} cores were busy: more"

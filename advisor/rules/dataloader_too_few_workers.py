@@ -29,7 +29,15 @@ RULE = Rule(
     & (c.free_cores >= param("free_cores_opens"))
     & (c.free_cores >= 0.5 * _INPUT_CORES),
     clears=c.share_data < param("share_data_clears"),
-    yields_to=("storage-throughput-bound", "dataloader-oversubscribed", "cpu-offload-stall"),
+    yields_to=(
+        "storage-throughput-bound",
+        "dataloader-oversubscribed",
+        "storage-small-files",
+        "slow-sample-head-of-line",
+        "cpu-offload-stall",
+        "cgroup-cpu-throttled",
+        "container-shm-small",
+    ),
     title=_("The GPU waits for the data loader while CPU cores sit free"),
     summary=_(
         "For {share_data:.0%} of the time the GPU had no batch. Cores used by the job's helper processes ({children:.0f} of them):"

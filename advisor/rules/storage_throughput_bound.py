@@ -36,6 +36,7 @@ RULE = Rule(
         >= param("iowait_per_reader_opens") * pl.min_horizontal(_READERS, pl.max_horizontal(c.children_cores * 4, pl.lit(1.0)))
     ),
     clears=(c.share_data < param("share_data_clears")) | (c.iowait_cores < param("iowait_per_reader_clears") * _READERS),
+    yields_to=("storage-small-files",),
     title=_("Reading from storage limits the job"),
     summary=_(
         "For {share_data:.0%} of the time the GPU had no batch. {iowait_cores:.1f} cores' worth of processes waited for the disk,"

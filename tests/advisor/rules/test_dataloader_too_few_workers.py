@@ -2,8 +2,12 @@
 
 from typing import Any, ClassVar
 
+import pytest
+
 from advisor.engine import evaluate
 from advisor.rule import load
+from tests.advisor.rules import test_cgroup_cpu_throttled as throttled
+from tests.advisor.rules import test_container_shm_small as small
 from tests.advisor.rules.cases import RuleCases, frames
 
 
@@ -44,3 +48,14 @@ def test_it_yields_to_storage() -> None:
     found = evaluate(load(), frames(**readings)).findings
 
     assert [finding.rule for finding in found if finding.bottleneck == "data"] == ["storage-throughput-bound"]
+
+
+@pytest.mark.parametrize("case", [throttled.TestCgroupCpuThrottled, small.TestContainerShmSmall])
+def test_it_yields_to_what_stops_the_workers_there_are(case: type[RuleCases]) -> None:
+    """A quota and a full /dev/shm slow any number of workers."""
+    readings = TestDataloaderTooFewWorkers.fires | case.healthy | case.fires
+
+    found = {finding.rule for finding in evaluate(load(), frames(**readings)).findings}
+
+    assert case.rule in found
+    assert "dataloader-too-few-workers" not in found
