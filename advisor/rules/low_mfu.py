@@ -55,6 +55,7 @@ RULE = Rule(
         "p2p-disabled",
         "gpudirect-rdma-off",
         "fp32-without-tensor-cores",
+        "tensor-shape-misaligned",
         "batch-underfills-gpu",
         "launch-bound-small-kernels",
         "cpu-offload-stall",
