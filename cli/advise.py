@@ -124,18 +124,22 @@ def _evidence(line: "Evidence") -> str:
     return f"{label}: {_reading(line.value, line.unit)}{passed}"
 
 
-_SYMBOLS = {"bytes": " GiB", "ratio": " %", "percent": " %", "watts": " W", "celsius": " °C", "megahertz": " MHz"}
-_SCALES = {"bytes": 1 / (1 << 30), "ratio": 100.0}
+_SYMBOLS = {"ratio": " %", "percent": " %", "watts": " W", "celsius": " °C", "megahertz": " MHz"}
+_SCALES = {"ratio": 100.0}
+_SIZES = ((1 << 30, " GiB"), (1 << 20, " MiB"), (1 << 10, " KiB"))
 _RATES = ((1e9, " GB/s"), (1e6, " MB/s"), (1e3, " kB/s"))
 _TIMES = ((5400.0, 3600.0, " h"), (90.0, 60.0, " min"))
 
 
 def _reading(value: float, unit: str) -> str:
-    """`value` as a person writes it: ratios in percent, memory in GiB, rates and times in the unit that suits them."""
+    """`value` as a person writes it: ratios in percent, sizes, rates and times in the unit that suits them."""
     if unit == "flag":
         return "yes" if value else "no"
     if unit == "bytes_per_second":
         size, symbol = next((rate for rate in _RATES if abs(value) >= rate[0]), (1.0, " B/s"))
+        return f"{_short(value / size)}{symbol}"
+    if unit == "bytes":
+        size, symbol = next((size for size in _SIZES if abs(value) >= size[0]), (1, " B"))
         return f"{_short(value / size)}{symbol}"
     if unit == "seconds":
         size, symbol = next(((size, symbol) for least, size, symbol in _TIMES if value >= least), (1.0, " s"))

@@ -87,6 +87,7 @@ def test_its_json_keeps_the_names_and_values_that_programs_read(capsys: pytest.C
         (Evidence("share_launch", 0.6788, "ratio", 0.35, ">="), "Time lost to kernel launches: 68 % (at least 35 %)"),
         (Evidence("busy", 0.00025, "ratio", 0.005, "<"), "Time with work on the compute engine: 0.025 % (below 0.5 %)"),
         (Evidence("held_bytes", 64 * 2**30, "bytes"), "Device memory held: 64 GiB"),
+        (Evidence("disk_read_each_bytes", 20480.0, "bytes", 65536.0, "<"), "Mean size of a read: 20 KiB (below 64 KiB)"),
         (Evidence("pcie_rx_bytes_per_s", 18.47e9, "bytes_per_second"), "PCIe from host: 18 GB/s"),
         (Evidence("pcie_rx_bytes_per_s", 6626.0, "bytes_per_second"), "PCIe from host: 6.6 kB/s"),
         (Evidence("pcie_rx_bytes_per_s", 0.0, "bytes_per_second"), "PCIe from host: 0 B/s"),
