@@ -3,13 +3,14 @@
 import argparse
 import difflib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cli.unknown import refuse
 
 if TYPE_CHECKING:
-    from advisor.planners.planner import Parameter, Planner, Value
+    from advisor.planners.answer import Answer
+    from advisor.planners.planner import Parameter, Planner, Shown
 
 HELP = "Plan memory, speed, checkpoints, energy and versions by formulas."
 
@@ -29,6 +30,7 @@ def call(options: argparse.Namespace) -> int:
     """Print the plan; 2 where there is no such planner or its input cannot be."""
     import json
 
+    from advisor.planners.answer import answer
     from advisor.planners.planner import load
     from wire.terminal import printable
 
@@ -47,20 +49,16 @@ def call(options: argparse.Namespace) -> int:
         refuse(parser, unknown)
     try:
         values = {one.name: one.read(text) for one in planner.accepted if (text := getattr(typed, one.name)) is not None}
-        taken = planner.taken(values)
-        result = planner.call(**taken)
+        said = answer(planner, values)
     except ValueError as error:
         print(printable(f"fettle plan {planner.name}: {_as_flags(planner, str(error))}"), file=sys.stderr)
         return 2
     if typed.json:
-        told = {line.name: line.plain for line in planner.lines(result)}
-        out = [
-            json.dumps(
-                {"planner": planner.name, "input": {**values, **taken}, "result": told}, ensure_ascii=False, allow_nan=False
-            )
-        ]
+        told = {line.name: line.plain for line in said.lines}
+        plan = {"planner": planner.name, "input": {**values, **said.taken}, "result": told, "cautions": said.cautions}
+        out = [json.dumps(plan, ensure_ascii=False, allow_nan=False)]
     else:
-        out = lines(planner, result) + by_card(planner, values, taken)
+        out = printed(said)
     return _print(out)
 
 
@@ -100,11 +98,17 @@ def about(planner: "Planner") -> str:
     return "\n".join(parts)
 
 
-def lines(planner: "Planner", result: object) -> list[str]:
+def printed(said: "Answer") -> list[str]:
+    """The answer as text: the result, what to be careful of, and what the card told."""
+    cautions = ["", *(f"Careful: {text[:1].lower()}{text[1:]}" for text in said.cautions)] if said.cautions else []
+    return lines(said.lines) + cautions + by_card(said)
+
+
+def lines(result: "Sequence[Shown]") -> list[str]:
     """The result as text: a line each, numbers in the unit that suits them; what was not asked is left out."""
     from advisor.planners.units import written
 
-    told = [line for line in planner.lines(result) if line.value is not None and line.value != ""]
+    told = [line for line in result if line.value is not None and line.value != ""]
     width = max(len(line.label) for line in told) + _INDENT
     out = []
     for line in told:
@@ -117,20 +121,18 @@ def lines(planner: "Planner", result: object) -> list[str]:
     return out
 
 
-def by_card(planner: "Planner", values: "Mapping[str, Value]", taken: "Mapping[str, Value | None]") -> list[str]:
+def by_card(said: "Answer") -> list[str]:
     """What the card told, so that a reader sees which peak a plan rests on."""
-    from advisor.planners.cards import named
     from advisor.planners.units import written
 
-    if "card" not in values:
+    if said.card is None:
         return []
-    card = named(str(values["card"]))
-    told = [
-        f"{one.option} {value if isinstance(value, str) else written(value, one.unit)}"
-        for one in planner.parameters
-        if one.of_card and one.name not in values and (value := taken[one.name]) is not None
+    told = [f"{one.option} {value if isinstance(value, str) else written(value, one.unit)}" for one, value in said.told]
+    return [
+        "",
+        f"By the card table, {said.card.name}: {', '.join(told) or 'nothing'}.",
+        *([said.card.note] if said.card.note else []),
     ]
-    return ["", f"By the card table, {card.name}: {', '.join(told) or 'nothing'}.", *([card.note] if card.note else [])]
 
 
 def command(planner: "Planner") -> str:
@@ -144,9 +146,11 @@ def command(planner: "Planner") -> str:
 
 def worked(planner: "Planner") -> list[str]:
     """What the worked example prints."""
+    from advisor.planners.answer import answer
+
     known = {one.name: one for one in planner.accepted}
     values = {name: known[name].read(text) for name, text in planner.example.items()}
-    return lines(planner, planner.plan(values)) + by_card(planner, values, planner.taken(values))
+    return printed(answer(planner, values))
 
 
 def _example(planner: "Planner") -> str:

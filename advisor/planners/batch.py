@@ -1,11 +1,14 @@
 """Batch and pipeline arithmetic: the global batch, the pipeline's bubble, and the largest micro-batch by two measurements."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from advisor.planners import inputs
-from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.inputs import InputError
+from advisor.planners.planner import Caution, Parameter, Planner, shown
+from advisor.planners.plot import Line, Plot
 from advisor.text import _
 
 USABLE: Final = 0.90
@@ -39,10 +42,14 @@ def bytes_per_sample(first_batch: int, first_peak_bytes: float, second_batch: in
     inputs.whole(first_batch=first_batch, second_batch=second_batch)
     inputs.positive(first_peak_bytes=first_peak_bytes, second_peak_bytes=second_peak_bytes)
     if first_batch == second_batch:
-        raise ValueError(f"first_batch and second_batch must differ; both are {first_batch:g}.")
+        raise InputError(
+            _("first_batch and second_batch must differ; both are {value}."), "second_batch", value=f"{first_batch:g}"
+        )
     slope = (second_peak_bytes - first_peak_bytes) / (second_batch - first_batch)
     if slope <= 0:
-        raise ValueError("The larger micro-batch must take more memory; measure both peaks in processes of their own.")
+        raise InputError(
+            _("The larger micro-batch must take more memory; measure both peaks in processes of their own."), "second_peak_bytes"
+        )
     return slope
 
 
@@ -74,8 +81,10 @@ def batch(
         if memory_bytes is not None:
             largest = largest_micro_batch(first_batch, first_peak_bytes, second_batch, second_peak_bytes, memory_bytes)
     elif any(value is not None for value in (first_batch, first_peak_bytes, second_batch, second_peak_bytes)):
-        raise ValueError(
-            "The largest micro-batch needs two measurements: first_batch, first_peak_bytes, second_batch and second_peak_bytes."
+        raise InputError(
+            _(
+                "The largest micro-batch needs two measurements: first_batch, first_peak_bytes, second_batch and second_peak_bytes."
+            )
         )
     return Batch(
         global_batch=global_batch(micro_batch, accumulation, data_parallel),
@@ -83,6 +92,14 @@ def batch(
         bytes_per_sample=slope,
         largest_micro_batch=largest,
     )
+
+
+def _by_measurements(taken: Mapping[str, Any], result: Batch, micro_batch: float) -> Mapping[str, float | None]:
+    """Peak memory on the line through both measurements."""
+    if result.bytes_per_sample is None:
+        return {}
+    peak = taken["first_peak_bytes"] + (micro_batch - taken["first_batch"]) * result.bytes_per_sample
+    return {"memory_bytes": max(0.0, peak)}
 
 
 PLANNER: Final = Planner(
@@ -115,7 +132,18 @@ PLANNER: Final = Planner(
     call=batch,
     result=Batch,
     example={
-        "micro_batch": "4", "accumulation": "8", "data_parallel": "16", "first_batch": "4", "first_peak_bytes": "22GiB",
+        "micro_batch": "4", "accumulation": "8", "data_parallel": "16", "pipeline_parallel": "8", "first_batch": "4", "first_peak_bytes": "22GiB",
         "second_batch": "8", "second_peak_bytes": "34GiB", "memory_bytes": "80GiB",
     },
+    cautions=(
+        Caution("largest_micro_batch", lambda largest: largest == 0, _("Not one sample fits: shard, recompute or shorten the sequence.")),
+    ),
+    plots=(
+        Plot(_("Pipeline bubble over the micro-batches of a step"), "accumulation", ("bubble_ratio",)),
+        Plot(
+            _("Memory over the micro-batch, by the two measurements"), "micro_batch",
+            (Line("memory_bytes", _("Peak memory"), "bytes"),), limit="memory_bytes", curve=_by_measurements,
+        ),
+        Plot(_("Global batch over the micro-batch"), "micro_batch", ("global_batch",)),
+    ),
 )  # fmt: skip

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from advisor.planners.inputs import InputError
+from advisor.text import _
+
 DTYPES: Final = ("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4")
 """Number formats of matrix products; int8 counts integer operations."""
 
@@ -115,8 +118,15 @@ def named(name: str) -> Card:
     plain = {_plain(card.name): card.name for card in CARDS}
     begun = [card.name for card in CARDS if _plain(card.name).startswith(wanted)]
     close = begun or [plain[one] for one in difflib.get_close_matches(wanted, list(plain), 2)]
-    told = f"did you mean {' or '.join(close)}?" if close else f"the card table has {', '.join(card.name for card in CARDS)}."
-    raise ValueError(f"There is no card {name!r}; {told}")
+    told = f"{name!r:.60}"
+    if len(close) == 1:
+        raise InputError(_("There is no card {card}; did you mean {close}?"), "card", card=told, close=close[0])
+    if close:
+        text = _("There is no card {card}; did you mean {close} or {other}?")
+        raise InputError(text, "card", card=told, close=", ".join(close[:-1]), other=close[-1])
+    raise InputError(
+        _("There is no card {card}; the card table has {cards}."), "card", card=told, cards=", ".join(plain.values())
+    )
 
 
 def _plain(name: str) -> str:

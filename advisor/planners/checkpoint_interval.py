@@ -1,11 +1,13 @@
 """Checkpoint interval: how often to save, so that saving and what failures lose cost least together."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from advisor.planners import inputs
-from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.planner import Caution, Parameter, Planner, shown
+from advisor.planners.plot import Line, Plot
 from advisor.text import _
 
 GPU_HOURS_PER_FAILURE: Final = 54 * 24 * 16_384 / 419
@@ -76,6 +78,12 @@ def checkpoint_interval(
     )
 
 
+def _lost(taken: Mapping[str, Any], result: CheckpointInterval, interval_s: float) -> Mapping[str, float | None]:
+    """The two parts of the overhead; nothing where saving alone would take all the time."""
+    saving = taken["stall_s"] / interval_s
+    return {} if saving > 1 else {"saving_ratio": saving, "redone_ratio": interval_s / (2 * result.mtbf_hours * 3600)}
+
+
 PLANNER: Final = Planner(
     name="checkpoint-interval",
     title=_("Checkpoint interval"),
@@ -102,4 +110,14 @@ PLANNER: Final = Planner(
     call=checkpoint_interval,
     result=CheckpointInterval,
     example={"gpus": "1024", "stall_s": "60s", "restart_s": "10min"},
+    cautions=(
+        Caution("overhead_ratio", lambda ratio: ratio > 1 / 3, _("The overhead is above a third, where this formula of first order misleads: make saves cheaper first.")),
+    ),
+    plots=(
+        Plot(
+            _("Time lost over the interval"), "interval_s",
+            (Line("saving_ratio", _("Saving"), "ratio"), Line("redone_ratio", _("Redone work"), "ratio")),
+            stacked=True, best="young_s", curve=_lost,
+        ),
+    ),
 )  # fmt: skip

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.planners import inputs
-from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.planner import Caution, Parameter, Planner, shown
+from advisor.planners.plot import Plot
 from advisor.text import _
 
 OPERATIONS: Final = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce")
@@ -99,4 +100,8 @@ PLANNER: Final = Planner(
     call=collectives,
     result=Collective,
     example={"message_bytes": "14GB", "ranks": "8", "bus_bytes_per_s": "360GB/s"},
+    cautions=(
+        Caution("step_ratio", lambda ratio: ratio >= 0.3, _("Above 30 % of a step it hardly hides behind the backward pass.")),
+    ),
+    plots=(Plot(_("Least time over the size of the message"), "message_bytes", ("least_s", "transfer_s", "latency_s"), log_y=True, span=1e4),),
 )  # fmt: skip

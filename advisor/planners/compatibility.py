@@ -1,14 +1,18 @@
 """Compatibility of a driver, a CUDA version, a PyTorch release and a GPU."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from advisor.planners.cuda_support import ARCHITECTURES, FIRST_CUDA, LEAST_DRIVER, OLDEST_CAPABILITY, SOURCES, TOOLKITS, TORCH
 from advisor.planners.cuda_support import TorchRelease as Release
-from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.inputs import InputError
+from advisor.planners.planner import Caution, Grid, Parameter, Planner, shown
 from advisor.text import Text, _
 
+_DRIVER: Final = r"\d{3}(\.\d+){0,3}"
+_CAPABILITY: Final = r"\d{1,2}\.\d"
 Verdict: TypeAlias = Literal["pass", "warn", "fail"]
 Version: TypeAlias = tuple[int, ...]
 
@@ -32,14 +36,15 @@ def compatibility(
     """
     release = _release(torch) if torch is not None else None
     if release is None and cuda is None:
-        raise ValueError("Compatibility needs torch or cuda: the release of PyTorch, or the CUDA version of the program.")
+        raise InputError(_("Compatibility needs torch or cuda: the release of PyTorch, or the CUDA version of the program."))
     wanted = _cuda(cuda) if cuda is not None else release.default if release else ""
     if release and wanted not in release.wheels:
-        raise ValueError(f"torch {release.torch} has no {index(wanted)}; it has {', '.join(map(index, release.wheels))}.")
-    parsed = version(driver, "driver", r"\d{3}(\.\d+){0,3}") if driver is not None else None
-    capability = version(compute_capability, "compute_capability", r"\d{1,2}\.\d") if compute_capability is not None else None
+        told = {"torch": release.torch, "index": index(wanted), "wheels": ", ".join(map(index, release.wheels))}
+        raise InputError(_("torch {torch} has no {index}; it has {wheels}."), "cuda", **told)
+    parsed = version(driver, "driver", _DRIVER) if driver is not None else None
+    capability = version(compute_capability, "compute_capability", _CAPABILITY) if compute_capability is not None else None
     if parsed is None and capability is None:
-        raise ValueError("Compatibility needs driver or compute_capability, or a card that tells it: else nothing is judged.")
+        raise InputError(_("Compatibility needs driver or compute_capability, or a card that tells it: else nothing is judged."))
     verdict, reasons = _judged(release, wanted, parsed, capability)
     if release and not release.checked:
         reasons += (Text(_("The wheels of torch {torch} were not checked against a page."), {"torch": release.torch}),)
@@ -52,7 +57,9 @@ def compatibility(
 def version(text: str, name: str, pattern: str = r"\d+(\.\d+)*") -> Version:
     """The numbers of a version; raises ValueError with a sentence for what is none."""
     if not re.fullmatch(pattern, text) or len(text) > 40:
-        raise ValueError(f"{name} must be a version such as {_SUCH[name]}, not {text[:60]!r}.")
+        raise InputError(
+            _("{name} must be a version such as {such}, not {value}."), name, such=_SUCH[name], value=f"{text[:60]!r}"
+        )
     return tuple(map(int, text.split(".")))
 
 
@@ -70,9 +77,8 @@ def _release(torch: str) -> Release:
     for release in TORCH:
         if release.torch == name:
             return release
-    raise ValueError(
-        f"torch {name} is not in the table, which has {TORCH[0].torch} to {TORCH[-1].torch}; give cuda instead, as torch.version.cuda says."
-    )
+    text = _("torch {torch} is not in the table, which has {first} to {last}; give cuda instead, as torch.version.cuda says.")
+    raise InputError(text, "torch", torch=name, first=TORCH[0].torch, last=TORCH[-1].torch)
 
 
 def _cuda(text: str) -> str:
@@ -86,11 +92,18 @@ def _cuda(text: str) -> str:
                 default=min(with_wheels, key=_numbers),
             )
             having = [release.torch for release in TORCH if near in release.wheels]
-            raise ValueError(f"There is no index {text}; the nearest is {index(near)} (torch {having[0]} to {having[-1]}).")
+            raise InputError(
+                _("There is no index {index}; the nearest is {near} (torch {first} to {last})."),
+                "cuda",
+                index=text,
+                near=index(near),
+                first=having[0],
+                last=having[-1],
+            )
         return cuda
     numbers = version(text, "cuda", r"\d{2}\.\d(\.\d+)?")
     if numbers[0] not in LEAST_DRIVER:
-        raise ValueError(f"cuda must be from 10.2 to 13, not {text}: of others nothing is recorded.")
+        raise InputError(_("cuda must be from 10.2 to 13, not {value}: of others nothing is recorded."), "cuda", value=text)
     return f"{numbers[0]}.{numbers[1]}"
 
 
@@ -173,8 +186,26 @@ def _offer(release: Release, driver: Version | None, capability: Version | None)
     for one in (release, *TORCH[at + 1 :], *reversed(TORCH[:at])):
         for cuda in reversed(one.wheels):
             if _judged(one, cuda, driver, capability)[0] != "fail":
-                return f"torch {one.torch} from the index {index(cuda)}"
+                return f"torch {one.torch}+{index(cuda)}"
     return ""
+
+
+def _grid(taken: Mapping[str, Any]) -> Grid:
+    """Of every release and wheel, the newest first, whether it runs with the driver and on the GPU."""
+    driver = version(taken["driver"], "driver", _DRIVER) if taken["driver"] else None
+    gpu = version(taken["compute_capability"], "compute_capability", _CAPABILITY) if taken["compute_capability"] else None
+    columns = sorted({wheel for release in TORCH for wheel in release.wheels}, key=_numbers, reverse=True)
+    rows = tuple(
+        (
+            release.torch,
+            tuple(_judged(release, cuda, driver, gpu)[0] if cuda in release.wheels else "" for cuda in columns),
+        )
+        for release in reversed(TORCH)
+    )
+    release = _release(taken["torch"]) if taken["torch"] else None
+    cuda = _cuda(taken["cuda"]) if taken["cuda"] else release.default if release else ""
+    title = _("Which wheels of PyTorch run")
+    return Grid(title, "torch", tuple(map(index, columns)), rows, (release.torch if release else "", index(cuda)))
 
 
 PLANNER: Final = Planner(
@@ -193,12 +224,16 @@ PLANNER: Final = Planner(
     ),
     sources=SOURCES,
     parameters=(
-        Parameter("torch", "words", _("The release of PyTorch: 2.14"), optional=True),
-        Parameter("cuda", "words", _("The CUDA version: 12.6 or cu126; without it that of plain pip install torch"), optional=True),
-        Parameter("driver", "words", _("The version of the NVIDIA driver"), optional=True),
+        Parameter("torch", "words", _("The release of PyTorch: 2.14"), optional=True, suggested=tuple(one.torch for one in reversed(TORCH))),
+        Parameter("cuda", "words", _("The CUDA version: 12.6 or cu126; without it that of plain pip install torch"), optional=True, suggested=tuple(one.cuda for one in reversed(TOOLKITS))),
+        Parameter("driver", "words", _("The version of the NVIDIA driver"), optional=True, suggested=tuple(one.driver for one in reversed(TOOLKITS))),
         Parameter("compute_capability", "words", _("The GPU's compute capability: 9.0"), optional=True, of_card="compute_capability"),
     ),
     call=compatibility,
     result=Compatibility,
     example={"torch": "2.14", "driver": "535.104.05", "card": "V100 SXM2 32GB"},
+    cautions=(
+        Caution("verdict", lambda verdict: verdict == "fail", _("That does not run.")),
+    ),
+    grid=_grid,
 )  # fmt: skip

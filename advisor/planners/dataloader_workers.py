@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.planners import inputs
-from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.inputs import InputError
+from advisor.planners.planner import Caution, Parameter, Planner, shown
+from advisor.planners.plot import Plot
 from advisor.text import _
 
 MARGIN: Final = 1.25
@@ -29,7 +31,8 @@ def workers_needed(sample_time_s: float, batch: float, step_s: float) -> int:
     inputs.positive(sample_time_s=sample_time_s, batch=batch, step_s=step_s)
     need = MARGIN * sample_time_s * batch / step_s
     if need > 1e9:
-        raise ValueError(f"sample_time_s, batch and step_s together need {need:.3g} workers; check their units, all are seconds.")
+        text = _("sample_time_s, batch and step_s together need {workers} workers; check their units: times are in seconds.")
+        raise InputError(text, "sample_time_s", workers=f"{need:.3g}")
     return math.ceil(need - 1e-9)
 
 
@@ -107,4 +110,8 @@ PLANNER: Final = Planner(
         "sample_time_s": "12ms", "batch": "256", "step_s": "0.35s", "cores": "96", "ranks": "8", "sample_size_bytes": "602112",
         "disk_size_bytes": "110kB",
     },
+    cautions=(
+        Caution("cpu_bound", bool, _("The node lacks cores for this: make samples cheaper to prepare, prepare them on the GPU, or take more cores for each GPU.")),
+    ),
+    plots=(Plot(_("Workers over the time of a sample"), "sample_time_s", ("workers_needed", "workers_cap"), from_zero=True, span=3),),
 )  # fmt: skip

@@ -1,10 +1,13 @@
 """Energy, CO2 and cost of a job, at the wall of the site."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from advisor.planners import inputs
+from advisor.planners.inputs import InputError
 from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.plot import Line, Plot
 from advisor.text import _
 
 MILLIJOULES_PER_KWH: Final = 3.6e9
@@ -28,7 +31,9 @@ def counter_kwh(before_mj: float, after_mj: float) -> float:
     """kWh between two readings of a GPU's energy counter in millijoules."""
     inputs.not_negative(before_mj=before_mj, after_mj=after_mj)
     if after_mj < before_mj:
-        raise ValueError("after_mj is below before_mj: the counter began anew, as it does when the driver is loaded.")
+        raise InputError(
+            _("after_mj is below before_mj: the counter began anew, as it does when the driver is loaded."), "after_mj"
+        )
     return (after_mj - before_mj) / MILLIJOULES_PER_KWH
 
 
@@ -96,7 +101,16 @@ def energy(
 def _checked_pue(pue: float) -> None:
     inputs.positive(pue=pue)
     if not 1 <= pue <= 10:
-        raise ValueError(f"pue must be from 1 to 10, not {pue:g}: a site takes at least what its computers do.")
+        raise InputError(
+            _("pue must be from 1 to 10, not {value}: a site takes at least what its computers do."), "pue", value=f"{pue:g}"
+        )
+
+
+def _parts(taken: Mapping[str, Any], _result: Energy, power_w: float) -> Mapping[str, float | None]:
+    """Where the site's energy goes."""
+    gpu_kwh = mean_power_kwh(taken["gpus"] * power_w, taken["hours"])
+    host_kwh = mean_power_kwh(taken["host_power_w"], taken["hours"])
+    return {"gpu_kwh": gpu_kwh, "host_kwh": host_kwh, "site_kwh": (gpu_kwh + host_kwh) * (taken["pue"] - 1)}
 
 
 PLANNER: Final = Planner(
@@ -128,6 +142,14 @@ PLANNER: Final = Planner(
     result=Energy,
     example={
         "gpus": "8", "hours": "72", "gpu_power_w": "650W", "host_power_w": "2kW", "pue": "1.3", "co2_kg_per_kwh": "0.4",
-        "tariff_per_kwh": "0.12",
+        "tariff_per_kwh": "0.12", "price_per_gpu_hour": "2.5",
     },
+    plots=(
+        Plot(_("Cost over the power of a GPU"), "gpu_power_w", ("gpu_cost", "energy_cost"), stacked=True),
+        Plot(
+            _("Energy over the power of a GPU"), "gpu_power_w",
+            (Line("gpu_kwh", _("GPUs"), "kilowatt_hours"), Line("host_kwh", _("Hosts"), "kilowatt_hours"), Line("site_kwh", _("Cooling and conversion"), "kilowatt_hours")),
+            stacked=True, curve=_parts,
+        ),
+    ),
 )  # fmt: skip

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.planners import inputs
-from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.planner import Caution, Parameter, Planner, shown
+from advisor.planners.plot import Plot
 from advisor.text import _
 
 
@@ -120,4 +121,9 @@ PLANNER: Final = Planner(
     call=inference_memory,
     result=InferenceMemory,
     example={"parameters": "70.55B", "layers": "80", "gpus": "4", "memory_bytes": "79.6GiB"},
+    cautions=(
+        Caution("fits", lambda fits: not fits, _("The weights leave no room for a cache: take more GPUs, or fewer bits a weight.")),
+        Caution("concurrency", lambda requests: requests == 0, _("Not one request of that length fits.")),
+    ),
+    plots=(Plot(_("Requests at once over the tokens of a request"), "request_tokens", ("concurrency",), span=16),),
 )  # fmt: skip

@@ -1,10 +1,12 @@
 """Model FLOPs utilisation: the operations that a model needs for each token, against what the GPU could do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from advisor.planners import inputs
-from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.planner import Caution, Parameter, Planner, shown
+from advisor.planners.plot import Plot
 from advisor.text import _
 
 PASSES: Final[dict[str, tuple[int, int]]] = {
@@ -79,6 +81,14 @@ def model_flops(
     )
 
 
+def _up_to_peak(taken: Mapping[str, Any], _result: ModelFlops, x: float) -> Mapping[str, float | None]:
+    """Utilisation at `x` tokens/s; nothing beyond the peak, where no GPU goes."""
+    there = model_flops(**{**taken, "tokens_per_s": x})
+    if there.mfu_ratio is None or there.mfu_ratio > 1:
+        return {}
+    return {"mfu_ratio": there.mfu_ratio, "of_measured_ratio": there.of_measured_ratio}
+
+
 PLANNER: Final = Planner(
     name="model-flops",
     title=_("Model FLOPs utilisation (MFU)"),
@@ -110,4 +120,9 @@ PLANNER: Final = Planner(
     call=model_flops,
     result=ModelFlops,
     example={"parameters": "8.03B", "layers": "32", "heads": "32", "sequence": "8192", "tokens_per_s": "7000", "card": "H100 SXM"},
+    cautions=(
+        Caution("mfu_ratio", lambda ratio: ratio > 1, _("That is more than the peak: are the tokens those of one GPU, and is the peak of the format that is used?")),
+        Caution("of_measured_ratio", lambda ratio: ratio > 1, _("That is more than the fastest matrix product that was measured: check the tokens a second.")),
+    ),
+    plots=(Plot(_("Utilisation over the tokens a second of a GPU"), "tokens_per_s", ("mfu_ratio", "of_measured_ratio"), curve=_up_to_peak, from_zero=True, span=2.5),),
 )  # fmt: skip

@@ -1,11 +1,13 @@
 """Node sizing: the cores, memory, disks, network and power that a node's GPUs ask for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from advisor.planners import inputs
 from advisor.planners.collectives import bus_factor
-from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.planner import Caution, Parameter, Planner, shown
+from advisor.planners.plot import Line, Plot
 from advisor.text import _
 
 SYSTEM_CORES: Final = 4
@@ -103,6 +105,11 @@ def node_size(
     )  # fmt: skip
 
 
+def _cores(taken: Mapping[str, Any], _result: NodeSize, workers_per_gpu: float) -> Mapping[str, float | None]:
+    """What the cores are for."""
+    return {"system": SYSTEM_CORES, "ranks": taken["gpus"], "workers": taken["gpus"] * workers_per_gpu}
+
+
 PLANNER: Final = Planner(
     name="node-size",
     title=_("Node sizing"),
@@ -139,4 +146,15 @@ PLANNER: Final = Planner(
     call=node_size,
     result=NodeSize,
     example={"gpus": "8", "card": "H100 SXM", "cores_present": "32", "host_memory_present_bytes": "128GB"},
+    cautions=(
+        Caution("cores_suffice", lambda suffice: not suffice, _("The node has too few cores: its GPUs will wait for data.")),
+        Caution("host_memory_suffices", lambda suffices: not suffices, _("The node has too little memory for the page cache and for staging checkpoints.")),
+    ),
+    plots=(
+        Plot(
+            _("Cores over the workers of each GPU"), "workers_per_gpu",
+            (Line("system", _("System"), "count"), Line("ranks", _("A process for each GPU"), "count"), Line("workers", _("DataLoader workers"), "count")),
+            stacked=True, limit="cores_present", curve=_cores,
+        ),
+    ),
 )  # fmt: skip

@@ -15,11 +15,14 @@ from typing import Any, Final, TypeAlias
 from advisor import planners
 from advisor.planners import inputs
 from advisor.planners.cards import DTYPES, Card, named
-from advisor.planners.units import Unit, read
+from advisor.planners.inputs import InputError
+from advisor.planners.plot import Plot
+from advisor.planners.units import SUFFIXES, Unit, read
 from advisor.text import Text, _
 
 Value: TypeAlias = float | str | bool
 
+DECADES: Final = 100.0
 _SUFFIXES: Final = ("_bytes_per_s", "_flop_per_s", "_bytes", "_flop", "_hours", "_s", "_w")
 
 
@@ -37,8 +40,15 @@ class Parameter:
     whole: bool = False
     optional: bool = False
     choices: tuple[str, ...] = ()
+    suggested: tuple[str, ...] = ()
+    """Words that are likely, where others may be typed too."""
     of_card: str = ""
     """The field of `Card` that gives it where a card is named; `peak`: the dense peak of the dtype."""
+
+    @property
+    def decades(self) -> bool:
+        """Whether the slider spans so much that it is walked in equal ratios; one from zero never is."""
+        return self.slider is not None and self.slider[1] >= DECADES * self.slider[0] > 0
 
     @property
     def option(self) -> str:
@@ -53,33 +63,47 @@ class Parameter:
             return self.checked(text)
         if self.unit == "flag":
             if text not in ("yes", "no"):
-                raise ValueError(f"{self.name} must be yes or no, not {text!r}.")
+                raise InputError(_("{name} must be yes or no, not {value}."), self.name, value=f"{text!r:.60}")
             return text == "yes"
         try:
             value = read(text, self.unit)
-        except ValueError as error:
-            raise ValueError(f"{self.name}: {error}") from None
+        except ValueError:
+            raise self._unreadable(text) from None
         return self.checked(value)
+
+    def _unreadable(self, text: str) -> InputError:
+        units = ", ".join(suffix for suffix in SUFFIXES.get(self.unit, ()) if suffix)
+        if not units:
+            return InputError(_("{name}: {value} is not a number."), self.name, value=f"{text!r:.60}")
+        return InputError(
+            _("{name}: {value} is not a number, alone or with one of {units}."), self.name, value=f"{text!r:.60}", units=units
+        )
 
     def checked(self, value: object) -> Value:
         """`value` itself, whole numbers as int; raises ValueError with a sentence for what cannot be."""
         if self.unit == "words":
             if not isinstance(value, str) or len(value) > 200:
-                raise ValueError(f"{self.name} must be a word, not {value!r:.60}.")
+                raise InputError(_("{name} must be a word, not {value}."), self.name, value=f"{value!r:.60}")
             if self.choices:
                 inputs.one_of(self.name, value, self.choices)
             return value
         if self.unit == "flag":
             if not isinstance(value, bool):
-                raise ValueError(f"{self.name} must be true or false, not {value!r:.60}.")
+                raise InputError(_("{name} must be true or false, not {value}."), self.name, value=f"{value!r:.60}")
             return value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{self.name} must be a number, not {value!r:.60}.")
+            raise InputError(_("{name} must be a number, not {value}."), self.name, value=f"{value!r:.60}")
         inputs.number(self.name, value)
         if not self.low <= value <= self.high:
-            raise ValueError(f"{self.name} must be from {self.low:g} to {self.high:g}, not {value:g}.")
+            raise InputError(
+                _("{name} must be from {low} to {high}, not {value}."),
+                self.name,
+                low=f"{self.low:g}",
+                high=f"{self.high:g}",
+                value=f"{value:g}",
+            )
         if self.whole and value != int(value):
-            raise ValueError(f"{self.name} must be a whole number, not {value:g}.")
+            raise InputError(_("{name} must be a whole number, not {value}."), self.name, value=f"{value:g}")
         return int(value) if self.whole else value
 
 
@@ -104,6 +128,26 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class Caution:
+    """What is said beside a result whose field `of` is so; a field that is None says nothing."""
+
+    of: str
+    when: Callable[[Any], bool]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table that a page shows in place of a plot: a word a cell, "" where there is nothing; `here` are row and column of the plan."""
+
+    title: str
+    corner: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    here: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Planner:
     """One planner; `call` takes the parameters by name and returns a frozen dataclass whose fields are `shown`."""
 
@@ -118,6 +162,10 @@ class Planner:
     result: type[Any]
     example: Mapping[str, str]
     """One worked example: names of parameters with what is typed for them."""
+    cautions: tuple[Caution, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    """What a page may draw; the first that says something of the inputs is drawn."""
+    grid: Callable[[Mapping[str, Value | None]], Grid] | None = None
 
     @property
     def accepted(self) -> tuple[Parameter, ...]:
@@ -134,8 +182,11 @@ class Planner:
         known = {parameter.name: parameter for parameter in self.accepted}
         for name in values:
             if name not in known:
-                close = difflib.get_close_matches(name, list(known), 1)
-                raise ValueError(f"{self.name} has no {name}" + (f"; did you mean {close[0]}?" if close else "."))
+                if close := difflib.get_close_matches(name, list(known), 1):
+                    raise InputError(
+                        _("{planner} has no {name}; did you mean {close}?"), name[:60], planner=self.name, close=close[0]
+                    )
+                raise InputError(_("{planner} has no {name}."), name[:60], planner=self.name)
         given = {name: known[name].checked(value) for name, value in values.items() if value is not None}
         card = named(str(given.pop("card"))) if "card" in given else None
         asked = "dtype" in given
@@ -148,12 +199,20 @@ class Planner:
             if value is None:
                 value = parameter.default
             if value is None and not parameter.optional:
-                hint = " or name a card" if parameter.of_card and not card else ""
-                raise ValueError(f"{self.name} needs {parameter.name}{hint}: {parameter.about}")
+                raise self.needs(parameter, card is not None)
             taken[parameter.name] = value
         if card and all(taken[one.name] is None for one in self.parameters if one.of_card):
-            raise ValueError(f"The card table tells nothing of {card.name} that {self.name} takes.")
+            raise InputError(
+                _("The card table tells nothing of {card} that {planner} takes."), "card", card=card.name, planner=self.name
+            )
         return taken
+
+    def needs(self, parameter: Parameter, with_card: bool = False) -> InputError:
+        """What to say where `parameter` is missing; `about` in it is a text of its own to translate."""
+        told = {"planner": self.name, "about": parameter.about}
+        if parameter.of_card and not with_card:
+            return InputError(_("{planner} needs {name} or name a card: {about}"), parameter.name, **told)
+        return InputError(_("{planner} needs {name}: {about}"), parameter.name, **told)
 
     def lines(self, result: Any) -> tuple[Shown, ...]:
         """The fields of `result` with their labels and units."""
@@ -175,8 +234,10 @@ def _of(card: Card, parameter: Parameter, dtype: str, asked: bool) -> Value | No
     value: Value | None = card.dense_flop_per_s.get(dtype) if parameter.of_card == "peak" else getattr(card, parameter.of_card)
     needed = (parameter.default is None and not parameter.optional) or (asked and parameter.of_card == "peak")
     if value is None and needed:
-        what = f"no {dtype} peak" if parameter.of_card == "peak" else f"no {parameter.of_card}"
-        raise ValueError(f"The card table has {what} of {card.name}; give {parameter.name} itself.")
+        what = f"{dtype} peak" if parameter.of_card == "peak" else parameter.of_card
+        raise InputError(
+            _("The card table has no {what} of {card}; give {name} itself."), parameter.name, what=what, card=card.name
+        )
     return value
 
 

@@ -1,10 +1,13 @@
 """Roofline of serving: the least time of a generated token and of a prompt, and where a card turns from memory to math."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from advisor.planners import inputs
+from advisor.planners.inputs import InputError
 from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.plot import Axis, Line, Mark, Plot
 from advisor.text import _
 
 
@@ -70,7 +73,7 @@ def roofline(
     first = None
     if parameters is not None and prompt_tokens is not None:
         if peak_flop_per_s is None:
-            raise ValueError("The time to the first token needs peak_flop_per_s or a card.")
+            raise InputError(_("The time to the first token needs peak_flop_per_s or a card."), "peak_flop_per_s")
         first = first_token_s(parameters, prompt_tokens, peak_flop_per_s, gpus, efficiency, layers, heads, head_dim)
     return Roofline(
         balance_flop_per_byte=None if peak_flop_per_s is None else balance(peak_flop_per_s, bandwidth_bytes_per_s),
@@ -78,6 +81,24 @@ def roofline(
         tokens_per_s=1 / a_token,
         first_token_s=first,
     )
+
+
+def _roof(taken: Mapping[str, Any], result: Roofline, flop_per_byte: float) -> Mapping[str, float | None]:
+    """Operations/s of all GPUs at that intensity: those of memory, or of math where that is less."""
+    if result.balance_flop_per_byte is None:
+        return {}
+    least = min(flop_per_byte, result.balance_flop_per_byte)
+    return {"reached_flop_per_s": least * taken["gpus"] * taken["bandwidth_bytes_per_s"]}
+
+
+def _phases(taken: Mapping[str, Any], result: Roofline) -> list[Mark]:
+    """Where decoding one stream and computing the prompt stand: both read the weights once, for one token or for all."""
+    marks = [] if result.balance_flop_per_byte is None else [Mark(_("balance"), result.balance_flop_per_byte)]
+    if parameters := taken["parameters"]:
+        marks.append(Mark(_("one token"), 2 * parameters / (taken["weights_bytes"] + taken["kv_bytes"])))
+        if tokens := taken["prompt_tokens"]:
+            marks.append(Mark(_("prompt"), 2 * parameters * tokens / taken["weights_bytes"]))
+    return marks
 
 
 PLANNER: Final = Planner(
@@ -110,4 +131,11 @@ PLANNER: Final = Planner(
     call=roofline,
     result=Roofline,
     example={"weights_bytes": "141.1GB", "gpus": "8", "card": "H100 SXM", "parameters": "70.55B", "prompt_tokens": "4096"},
+    plots=(
+        Plot(
+            _("What the GPUs reach over the operations for each byte"), Axis(_("Operations for each byte of memory"), "flop_per_byte", 0.1, 1e4),
+            (Line("reached_flop_per_s", _("Reached at most"), "flop_per_second"),), log_y=True, curve=_roof, marks=_phases,
+        ),
+        Plot(_("Least time of a token over the cache that it reads"), "kv_bytes", ("token_s",)),
+    ),
 )  # fmt: skip

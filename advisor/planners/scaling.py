@@ -1,10 +1,13 @@
 """Scaling efficiency: what is left of N GPUs, and how much of the work behaves as if it were serial."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from advisor.planners import inputs
-from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.inputs import InputError
+from advisor.planners.planner import Caution, Parameter, Planner, shown
+from advisor.planners.plot import Line, Plot
 from advisor.text import _
 
 
@@ -36,7 +39,7 @@ def karp_flatt(speedup: float, gpus: int) -> float:
     inputs.positive(speedup=speedup)
     inputs.whole(gpus=gpus)
     if gpus < 2:
-        raise ValueError("gpus must be at least 2 for a serial fraction: one GPU scales to nothing.")
+        raise InputError(_("gpus must be at least 2 for a serial fraction: one GPU scales to nothing."), "gpus")
     return (1 / speedup - 1 / gpus) / (1 - 1 / gpus)
 
 
@@ -45,7 +48,7 @@ def efficiency_when_slower(efficiency: float, slower_ratio: float) -> float:
     inputs.share(efficiency=efficiency)
     inputs.not_negative(slower_ratio=slower_ratio)
     if slower_ratio >= 1:
-        raise ValueError(f"slower_ratio must be below 1, not {slower_ratio:g}.")
+        raise InputError(_("slower_ratio must be below 1, not {value}."), "slower_ratio", value=f"{slower_ratio:g}")
     return efficiency * (1 - slower_ratio)
 
 
@@ -65,8 +68,15 @@ def scaling(
         speedup = strong_speedup(time_of_one_s, time_of_all_s)
         efficiency = speedup / gpus
     else:
-        raise ValueError("Scaling needs both rates (rate_of_one, rate_of_all) or both times (time_of_one_s, time_of_all_s).")
+        raise InputError(_("Scaling needs both rates (rate_of_one, rate_of_all) or both times (time_of_one_s, time_of_all_s)."))
     return Scaling(speedup, efficiency, karp_flatt(speedup, gpus) if gpus > 1 else None, gpus * (1 - efficiency))
+
+
+def _if_it_stays(_taken: Mapping[str, Any], result: Scaling, gpus: float) -> Mapping[str, float | None]:
+    """The efficiency of `gpus` GPUs with the serial fraction that was measured (Amdahl)."""
+    if result.serial_ratio is None or (times := 1 + result.serial_ratio * (gpus - 1)) <= 0:
+        return {}
+    return {"efficiency_ratio": 1 / times}
 
 
 PLANNER: Final = Planner(
@@ -92,4 +102,8 @@ PLANNER: Final = Planner(
     call=scaling,
     result=Scaling,
     example={"gpus": "8", "rate_of_one": "1000", "rate_of_all": "7200"},
+    cautions=(
+        Caution("efficiency_ratio", lambda ratio: ratio > 1, _("That is more than linear: the measurement of one GPU was held up by something that more GPUs do not have.")),
+    ),
+    plots=(Plot(_("Efficiency over GPUs, if the serial fraction stays"), "gpus", (Line("efficiency_ratio", _("Scaling efficiency"), "ratio"),), span=16, curve=_if_it_stays),),
 )  # fmt: skip

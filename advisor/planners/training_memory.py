@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.planners import inputs
-from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.inputs import InputError
+from advisor.planners.planner import Caution, Parameter, Planner, shown
+from advisor.planners.plot import Plot
 from advisor.text import _
 
 GIB: Final = float(1 << 30)
@@ -64,7 +66,9 @@ def static_bytes(
     inputs.one_of("recipe", recipe, tuple(RECIPES))
     inputs.one_of("scheme", scheme, SCHEMES)
     if frozen_parameters and recipe not in FROZEN_BYTES:
-        raise ValueError(f"frozen_parameters belong to {' and '.join(FROZEN_BYTES)}, not to the recipe {recipe}.")
+        raise InputError(
+            _("frozen_parameters belong to lora and qlora, not to the recipe {recipe}."), "frozen_parameters", recipe=recipe
+        )
     weight, gradient, optimizer = RECIPES[recipe]
     weights = weight * parameters + FROZEN_BYTES.get(recipe, 0.0) * frozen_parameters
     gradients, states = gradient * parameters, optimizer * parameters
@@ -114,7 +118,7 @@ def activation_bytes(
     squares = 0.0
     if recompute == "none":
         if heads is None:
-            raise ValueError("Without recompute activations grow with the attention heads; give heads.")
+            raise InputError(_("Without recompute activations grow with the attention heads; give heads."), "heads")
         inputs.whole(heads=heads)
         squares = 5 * heads * sequence / hidden
     return tokens * (34 + squares) / t if sequence_parallel else tokens * (10 + 24 / t + squares / t)
@@ -157,7 +161,7 @@ def training_memory(
     )
     shape = (sequence, hidden, layers)
     if any(shape) and not all(shape):
-        raise ValueError("Activations need sequence, hidden and layers together; give all three or none.")
+        raise InputError(_("Activations need sequence, hidden and layers together; give all three or none."))
     activations = logits = 0.0
     if sequence and hidden and layers:
         activations = activation_bytes(
@@ -165,7 +169,7 @@ def training_memory(
         )  # fmt: skip
     if vocabulary:
         if not sequence:
-            raise ValueError("Logits need sequence beside vocabulary.")
+            raise InputError(_("Logits need sequence beside vocabulary."), "sequence")
         logits = logits_bytes(sequence, micro_batch, vocabulary, tensor_parallel, fused_cross_entropy)
     counted = static + activations + logits
     buffers = CONTEXT_BYTES + (NCCL_BYTES if slices * data_parallel > 1 else 0.0) + FRAGMENTATION * counted
@@ -231,4 +235,12 @@ PLANNER: Final = Planner(
         "parameters": "8.03B", "scheme": "zero3", "data_parallel": "8", "sequence": "8192", "hidden": "4096", "layers": "32",
         "vocabulary": "128256", "card": "H100 SXM",
     },
+    cautions=(
+        Caution("fits", lambda fits: not fits, _("It does not fit with a margin: shard further, recompute more, or take a smaller micro-batch or sequence.")),
+    ),
+    plots=(
+        Plot(_("Memory of a GPU over the micro-batch"), "micro_batch", ("static_bytes", "activation_bytes", "logits_bytes", "buffers_bytes"), stacked=True, from_zero=True, span=16, moves="activation_bytes", limit="memory_bytes"),
+        Plot(_("Memory of a GPU over data-parallel ranks"), "data_parallel", ("static_bytes", "activation_bytes", "logits_bytes", "buffers_bytes"), stacked=True, span=16, moves="static_bytes", limit="memory_bytes"),
+        Plot(_("Memory of a GPU over the model's parameters"), "parameters", ("static_bytes", "activation_bytes", "logits_bytes", "buffers_bytes"), stacked=True, limit="memory_bytes"),
+    ),
 )  # fmt: skip

@@ -172,3 +172,13 @@ def test_it_pays_for_no_advisor() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
 
     assert done.stdout.splitlines()[-1] == "False False"
+
+
+def test_a_plan_that_bodes_ill_is_said_in_words_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """Below the result, and in JSON as `cautions`."""
+    typed = "training-memory --parameters 7B --card L4"
+    out = plan(capsys, typed)[1]
+
+    assert "\n\nCareful: it does not fit with a margin: " in out
+    assert json.loads(plan(capsys, f"{typed} --json")[1])["cautions"][0].startswith("It does not fit with a margin: ")
+    assert "Careful" not in plan(capsys, "training-memory --parameters 700M --card L4")[1]

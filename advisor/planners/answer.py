@@ -1,0 +1,74 @@
+"""`answer()`: what a planner says of the values it was given: the result's lines, cautions, and what a card told.
+
+The command line, REST and pages all say what stands here, each in its own form.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.planners.cards import Card, named
+from advisor.planners.inputs import InputError
+from advisor.planners.planner import Parameter, Planner, Shown, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`taken` is what was planned with, `told` what the card gave of it; `cautions` are texts to translate."""
+
+    taken: Mapping[str, Value | None]
+    result: Any
+    lines: tuple[Shown, ...]
+    cautions: tuple[str, ...]
+    card: Card | None
+    told: tuple[tuple[Parameter, Value], ...]
+
+
+def answer(planner: Planner, values: Mapping[str, object]) -> Answer:
+    """The answer to `values`; raises InputError as `Planner.plan` does."""
+    taken = planner.taken(values)
+    result = planner.call(**taken)
+    card = named(str(values["card"])) if values.get("card") is not None else None
+    told = tuple(
+        (one, value)
+        for one in planner.parameters
+        if card and one.of_card and values.get(one.name) is None and (value := taken[one.name]) is not None
+    )
+    return Answer(taken, result, planner.lines(result), tuple(_cautions(planner, result)), card, told)
+
+
+def read(planner: Planner, typed: Mapping[str, object]) -> tuple[dict[str, Value], dict[str, InputError]]:
+    """The values of what was typed or sent, and by name what cannot be; text with a unit is read, an empty one is not given.
+
+    What must be given and was not is among what cannot be.
+    """
+    known = {one.name: one for one in planner.accepted}
+    values: dict[str, Value] = {}
+    wrong: dict[str, InputError] = {}
+    for name, value in typed.items():
+        if value is None or (isinstance(value, str) and not value.strip()):
+            continue
+        try:
+            one = known.get(name)
+            if one is None:
+                planner.taken({name: value})  # says so
+            elif isinstance(value, str):
+                values[name] = one.read(value.strip())
+            else:
+                values[name] = one.checked(value)
+            if name == "card":
+                named(str(value))
+        except InputError as error:
+            wrong[error.name or name] = error
+    with_card = "card" in values and "card" not in wrong
+    for one in planner.parameters:
+        needed = one.default is None and not one.optional and not (one.of_card and with_card)
+        if needed and one.name not in values and one.name not in wrong:
+            wrong[one.name] = planner.needs(one, with_card)
+    return values, wrong
+
+
+def _cautions(planner: Planner, result: Any) -> list[str]:
+    return [
+        caution.text for caution in planner.cautions if (value := getattr(result, caution.of)) is not None and caution.when(value)
+    ]
