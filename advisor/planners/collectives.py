@@ -66,11 +66,12 @@ def collectives(
     """The least time of `times` collectives one after another."""
     inputs.whole(times=times)
     moved = times * bus_factor(operation, ranks) * message_bytes
-    least = times * collective_s(operation, message_bytes, ranks, bus_bytes_per_s, latency_s)
+    transfer = times * collective_s(operation, message_bytes, ranks, bus_bytes_per_s)
+    inputs.not_negative(latency_s=latency_s)
+    latency = times * latency_s if ranks > 1 else 0.0  # not what is left of the sum: a difference of floats is seldom 0
     if step_s is not None:
         inputs.positive(step_s=step_s)
-    transfer = moved / bus_bytes_per_s
-    return Collective(moved, transfer, least - transfer, least, None if step_s is None else least / step_s)
+    return Collective(moved, transfer, latency, transfer + latency, None if step_s is None else (transfer + latency) / step_s)
 
 
 PLANNER: Final = Planner(

@@ -62,6 +62,14 @@ def test_latency_counts_for_each_and_a_step_is_compared() -> None:
     assert told.step_ratio == pytest.approx(told.least_s / 0.01)
 
 
+def test_without_a_latency_none_is_told() -> None:
+    """Not the hair that a difference of two sums leaves."""
+    told = collectives(16.06e9, 8, 360e9, "all-gather", times=3)
+
+    assert told.latency_s == 0.0
+    assert told.least_s == told.transfer_s
+
+
 @settings(deadline=None)
 @given(st.sampled_from(OPERATIONS), st.integers(1, 100_000))
 def test_more_ranks_never_take_less_and_an_all_reduce_is_a_scatter_and_a_gather(operation: str, ranks: int) -> None:
