@@ -107,9 +107,9 @@ PLANNER: Final = Planner(
     title=_("Batch and pipeline arithmetic"),
     about=_("Global batch, pipeline bubble, and the largest micro-batch from two measured peaks"),
     formula=(
-        "global batch = micro-batch*accumulation*data parallel",
-        "bubble = (p-1)/(v*m + p-1) with p stages, m micro-batches and v chunks a stage",
-        "largest micro-batch = floor((0.9*memory - M1)/k) + b1 with k = (M2 - M1)/(b2 - b1)",
+        _("global batch = micro-batch*accumulation*data parallel"),
+        _("bubble = (p-1)/(v*m + p-1) with p stages, m micro-batches and v chunks a stage"),
+        _("largest micro-batch = floor((0.9*memory - M1)/k) + b1 with k = (M2 - M1)/(b2 - b1)"),
     ),
     assumptions=(
         _("Accumulation keeps memory at that of the micro-batch, and with no_sync communicates once for a step of the optimizer."),
@@ -135,6 +135,7 @@ PLANNER: Final = Planner(
         "micro_batch": "4", "accumulation": "8", "data_parallel": "16", "pipeline_parallel": "8", "first_batch": "4", "first_peak_bytes": "22GiB",
         "second_batch": "8", "second_peak_bytes": "34GiB", "memory_bytes": "80GiB",
     },
+    answers=("global_batch", "bubble_ratio", "largest_micro_batch"),
     cautions=(
         Caution("largest_micro_batch", lambda largest: largest == 0, _("Not one sample fits: shard, recompute or shorten the sequence.")),
     ),

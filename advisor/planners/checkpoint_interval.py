@@ -89,9 +89,9 @@ PLANNER: Final = Planner(
     title=_("Checkpoint interval"),
     about=_("How often to save, from how long a save stalls a job and how often it fails"),
     formula=(
-        "Young: sqrt(2*stall*M); Daly: sqrt(2*stall*M)*(1 + sqrt(x)/3 + x/9) - stall with x = stall/(2*M), for stall < 2*M",
-        "M = GPU-hours per failure/GPUs; overhead = stall/interval + interval/(2*M)",
-        "lost per failure = GPUs*(interval/2 + restart)",
+        _("Young: sqrt(2*stall*M); Daly: sqrt(2*stall*M)*(1 + sqrt(x)/3 + x/9) - stall with x = stall/(2*M), for stall < 2*M"),
+        _("M = GPU-hours per failure/GPUs; overhead = stall/interval + interval/(2*M)"),
+        _("lost per failure = GPUs*(interval/2 + restart)"),
     ),
     assumptions=(
         _("The stall is the time that GPUs wait for a save, not the time of its upload; asynchronous saving lowers the stall alone."),
@@ -110,6 +110,7 @@ PLANNER: Final = Planner(
     call=checkpoint_interval,
     result=CheckpointInterval,
     example={"gpus": "1024", "stall_s": "60s", "restart_s": "10min"},
+    answers=("young_s", "overhead_ratio", "mtbf_hours"),
     cautions=(
         Caution("overhead_ratio", lambda ratio: ratio > 1 / 3, _("The overhead is above a third, where this formula of first order misleads: make saves cheaper first.")),
     ),
@@ -117,7 +118,7 @@ PLANNER: Final = Planner(
         Plot(
             _("Time lost over the interval"), "interval_s",
             (Line("saving_ratio", _("Saving"), "ratio"), Line("redone_ratio", _("Redone work"), "ratio")),
-            stacked=True, best="young_s", curve=_lost,
+            stacked=True, best="young_s", label=_("Interval between saves"), curve=_lost,
         ),
     ),
 )  # fmt: skip

@@ -79,8 +79,8 @@ PLANNER: Final = Planner(
     title=_("Collectives"),
     about=_("The least time of an all-reduce or another collective over a link"),
     formula=(
-        "all-reduce 2*(n-1)/n*S/B; reduce-scatter, all-gather, all-to-all (n-1)/n*S/B; broadcast, reduce S/B; plus the latency",
-        "a step moves: DDP 2*(n-1)/n*P*bytes; ZeRO-3 and FSDP 3*(n-1)/n*P*bytes; tensor parallel 4 all-reduces of s*b*h*bytes a layer",
+        _("all-reduce 2*(n-1)/n*S/B; reduce-scatter, all-gather, all-to-all (n-1)/n*S/B; broadcast, reduce S/B; plus the latency"),
+        _("a step moves: DDP 2*(n-1)/n*P*bytes; ZeRO-3 and FSDP 3*(n-1)/n*P*bytes; tensor parallel 4 all-reduces of s*b*h*bytes a layer"),
     ),
     assumptions=(
         _("B is the bus bandwidth that nccl-tests measures at that size; a link's own figure is a ceiling that no collective reaches."),
@@ -101,6 +101,7 @@ PLANNER: Final = Planner(
     call=collectives,
     result=Collective,
     example={"message_bytes": "14GB", "ranks": "8", "bus_bytes_per_s": "360GB/s"},
+    answers=("least_s", "sent_bytes", "step_ratio"),
     cautions=(
         Caution("step_ratio", lambda ratio: ratio >= 0.3, _("Above 30 % of a step it hardly hides behind the backward pass.")),
     ),

@@ -11,6 +11,7 @@ from advisor.planners.inputs import InputError
 from advisor.planners.planner import Caution, Grid, Parameter, Planner, shown
 from advisor.text import Text, _
 
+CAPABILITIES: Final = tuple(sorted({one for built in ARCHITECTURES for one in built.capabilities}, key=float))
 _DRIVER: Final = r"\d{3}(\.\d+){0,3}"
 _CAPABILITY: Final = r"\d{1,2}\.\d"
 Verdict: TypeAlias = Literal["pass", "warn", "fail"]
@@ -213,8 +214,8 @@ PLANNER: Final = Planner(
     title=_("Driver, CUDA and PyTorch compatibility"),
     about=_("Whether a PyTorch release runs with a driver and on a GPU, and what would"),
     formula=(
-        "driver >= least driver of CUDA's major version: runs; driver >= the driver that came with it: all features",
-        "GPU: a binary of the same major compute capability and no newer minor one",
+        _("driver >= least driver of CUDA's major version: runs; driver >= the driver that came with it: all features"),
+        _("GPU: a binary of the same major compute capability and no newer minor one"),
     ),
     assumptions=(
         _("Linux on x86_64, official wheels, no cuda-compat package. A newer driver runs older CUDA."),
@@ -227,11 +228,12 @@ PLANNER: Final = Planner(
         Parameter("torch", "words", _("The release of PyTorch: 2.14"), optional=True, suggested=tuple(one.torch for one in reversed(TORCH))),
         Parameter("cuda", "words", _("The CUDA version: 12.6 or cu126; without it that of plain pip install torch"), optional=True, suggested=tuple(one.cuda for one in reversed(TOOLKITS))),
         Parameter("driver", "words", _("The version of the NVIDIA driver"), optional=True, suggested=tuple(one.driver for one in reversed(TOOLKITS))),
-        Parameter("compute_capability", "words", _("The GPU's compute capability: 9.0"), optional=True, of_card="compute_capability"),
+        Parameter("compute_capability", "words", _("The GPU's compute capability"), optional=True, suggested=CAPABILITIES, of_card="compute_capability"),
     ),
     call=compatibility,
     result=Compatibility,
     example={"torch": "2.14", "driver": "535.104.05", "card": "V100 SXM2 32GB"},
+    answers=("verdict", "cuda", "offer"),
     cautions=(
         Caution("verdict", lambda verdict: verdict == "fail", _("That does not run.")),
     ),

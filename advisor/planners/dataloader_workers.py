@@ -85,8 +85,8 @@ PLANNER: Final = Planner(
     title=_("DataLoader workers and shared memory"),
     about=_("num_workers for each rank, and the shared memory and disk reads that come with it"),
     formula=(
-        "needed = ceil(1.25*sample time*batch/step time); cap = floor(cores/ranks) - 1; workers = min(needed, cap)",
-        "shared memory = workers*prefetch factor*batch*bytes of a sample*ranks; reads = batch/step time*bytes on disk*ranks",
+        _("needed = ceil(1.25*sample time*batch/step time); cap = floor(cores/ranks) - 1; workers = min(needed, cap)"),
+        _("shared memory = workers*prefetch factor*batch*bytes of a sample*ranks; reads = batch/step time*bytes on disk*ranks"),
     ),
     assumptions=(
         _("Cores are those that the job may use (cgroup and affinity), physical ones unless hyper-threads were measured to help."),
@@ -110,6 +110,7 @@ PLANNER: Final = Planner(
         "sample_time_s": "12ms", "batch": "256", "step_s": "0.35s", "cores": "96", "ranks": "8", "sample_size_bytes": "602112",
         "disk_size_bytes": "110kB",
     },
+    answers=("workers", "workers_needed", "workers_cap"),
     cautions=(
         Caution("cpu_bound", bool, _("The node lacks cores for this: make samples cheaper to prepare, prepare them on the GPU, or take more cores for each GPU.")),
     ),

@@ -118,8 +118,8 @@ PLANNER: Final = Planner(
     title=_("Energy, CO2 and cost"),
     about=_("What a job takes from the grid, emits and costs"),
     formula=(
-        "site energy = (GPUs*power + host power)*hours*PUE",
-        "CO2 = site energy*kg per kWh; cost = GPU-hours*price + site energy*tariff",
+        _("site energy = (GPUs*power + host power)*hours*PUE"),
+        _("CO2 = site energy*kg per kWh; cost = GPU-hours*price + site energy*tariff"),
     ),
     assumptions=(
         _("Power is the mean over the job; a GPU's energy counter is better where there is one (millijoules/3.6e9 are kWh)."),
@@ -144,6 +144,7 @@ PLANNER: Final = Planner(
         "gpus": "8", "hours": "72", "gpu_power_w": "650W", "host_power_w": "2kW", "pue": "1.3", "co2_kg_per_kwh": "0.4",
         "tariff_per_kwh": "0.12", "price_per_gpu_hour": "2.5",
     },
+    answers=("cost", "site_kwh", "co2_kg"),
     plots=(
         Plot(_("Cost over the power of a GPU"), "gpu_power_w", ("gpu_cost", "energy_cost"), stacked=True),
         Plot(

@@ -91,9 +91,9 @@ PLANNER: Final = Planner(
     title=_("Inference memory and concurrency"),
     about=_("Weights and KV cache of a language model, and how many requests fit at once"),
     formula=(
-        "weights = parameters*bits/8*(1 + scale overhead)",
-        "KV of a token = 2*layers*KV heads*head dim*bytes; with latent attention layers*(latent + rope)*bytes",
-        "pool = GPUs*(memory*fraction - overhead) - weights; tokens = pool/KV of a token; requests = tokens/tokens of a request",
+        _("weights = parameters*bits/8*(1 + scale overhead)"),
+        _("KV of a token = 2*layers*KV heads*head dim*bytes; with latent attention layers*(latent + rope)*bytes"),
+        _("pool = GPUs*(memory*fraction - overhead) - weights; tokens = pool/KV of a token; requests = tokens/tokens of a request"),
     ),
     assumptions=(
         _("One engine over all GPUs by tensor parallelism; KV heads are copied where GPUs outnumber them, a latent cache is on each GPU."),
@@ -121,6 +121,7 @@ PLANNER: Final = Planner(
     call=inference_memory,
     result=InferenceMemory,
     example={"parameters": "70.55B", "layers": "80", "gpus": "4", "memory_bytes": "79.6GiB"},
+    answers=("concurrency", "tokens", "kv_pool_bytes"),
     cautions=(
         Caution("fits", lambda fits: not fits, _("The weights leave no room for a cache: take more GPUs, or fewer bits a weight.")),
         Caution("concurrency", lambda requests: requests == 0, _("Not one request of that length fits.")),

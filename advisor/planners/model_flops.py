@@ -94,8 +94,8 @@ PLANNER: Final = Planner(
     title=_("Model FLOPs utilisation (MFU)"),
     about=_("Operations a token, and how much of the GPU's peak a throughput is"),
     formula=(
-        "training 6*N + 12*L*H*Q*T; frozen base 4*N + 12*L*H*Q*T; full recompute 8*N + 16*L*H*Q*T; forward 2*N + 4*L*H*Q*T",
-        "MFU = operations of a token*tokens/s of a GPU/dense peak",
+        _("training 6*N + 12*L*H*Q*T; frozen base 4*N + 12*L*H*Q*T; full recompute 8*N + 16*L*H*Q*T; forward 2*N + 4*L*H*Q*T"),
+        _("MFU = operations of a token*tokens/s of a GPU/dense peak"),
     ),
     assumptions=(
         _("N are the active parameters, L layers, H heads, Q the size of a head, T the sequence; attention is counted in full unless causal."),
@@ -115,11 +115,12 @@ PLANNER: Final = Planner(
         Parameter("causal", "flag", _("Whether attention is causal and counts by half"), default=False),
         Parameter("tokens_per_s", "per_second", _("Tokens a second of one GPU"), optional=True, low=1e-9, slider=(1, 1e5)),
         Parameter("target_mfu", "ratio", _("A utilisation to reach"), optional=True, low=1e-6, high=1, slider=(0.1, 0.8)),
-        Parameter("matmul_flop_per_s", "flop_per_second", _("The fastest matrix product measured"), optional=True, low=1, of_card="bf16_matmul_flop_per_s"),
+        Parameter("matmul_flop_per_s", "flop_per_second", _("The fastest matrix product measured"), optional=True, low=1, slider=(1e13, 1e16), of_card="bf16_matmul_flop_per_s"),
     ),
     call=model_flops,
     result=ModelFlops,
     example={"parameters": "8.03B", "layers": "32", "heads": "32", "sequence": "8192", "tokens_per_s": "7000", "card": "H100 SXM"},
+    answers=("mfu_ratio", "achieved_flop_per_s", "tokens_per_s_at_target"),
     cautions=(
         Caution("mfu_ratio", lambda ratio: ratio > 1, _("That is more than the peak: are the tokens those of one GPU, and is the peak of the format that is used?")),
         Caution("of_measured_ratio", lambda ratio: ratio > 1, _("That is more than the fastest matrix product that was measured: check the tokens a second.")),

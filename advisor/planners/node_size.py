@@ -115,9 +115,9 @@ PLANNER: Final = Planner(
     title=_("Node sizing"),
     about=_("Cores, host memory, disks, network and power for the GPUs of a node"),
     formula=(
-        "cores = GPUs*(1 + workers) + 4; host memory = max(1.5*GPUs' memory, what the work takes)",
-        "reads = GPUs*samples/s*bytes; checkpoint = parameters*bytes/allowed stall; power = 1.15*(GPUs*TDP + host)",
-        "network of each GPU: an all-reduce in 30 % of a step, 2*(n-1)/n*message/(0.3*step)",
+        _("cores = GPUs*(1 + workers) + 4; host memory = max(1.5*GPUs' memory, what the work takes)"),
+        _("reads = GPUs*samples/s*bytes; checkpoint = parameters*bytes/allowed stall; power = 1.15*(GPUs*TDP + host)"),
+        _("network of each GPU: an all-reduce in 30 % of a step, 2*(n-1)/n*message/(0.3*step)"),
     ),
     assumptions=(
         _("Workers for each GPU: 2 for text, 4 for images, 6 to 12 for video and heavy decoding."),
@@ -146,6 +146,7 @@ PLANNER: Final = Planner(
     call=node_size,
     result=NodeSize,
     example={"gpus": "8", "card": "H100 SXM", "cores_present": "32", "host_memory_present_bytes": "128GB"},
+    answers=("cores_needed", "host_memory_needed_bytes", "power_w"),
     cautions=(
         Caution("cores_suffice", lambda suffice: not suffice, _("The node has too few cores: its GPUs will wait for data.")),
         Caution("host_memory_suffices", lambda suffices: not suffices, _("The node has too little memory for the page cache and for staging checkpoints.")),

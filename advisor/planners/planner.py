@@ -162,6 +162,8 @@ class Planner:
     result: type[Any]
     example: Mapping[str, str]
     """One worked example: names of parameters with what is typed for them."""
+    answers: tuple[str, ...] = ()
+    """The fields of the result that people ask for first."""
     cautions: tuple[Caution, ...] = ()
     plots: tuple[Plot, ...] = ()
     """What a page may draw; the first that says something of the inputs is drawn."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from advisor.planners.planner import Planner, Value
 
 POINTS: Final = 61
-FEWEST: Final = 8
+FEWEST: Final = 5
 TOO_HIGH: Final = 2.0
 """Beyond this many times the limit a stack says nothing more, and what lies below it would be too flat to read."""
 
@@ -70,6 +70,8 @@ class Plot:
     """A parameter drawn as a level that the lines must stay under."""
     best: str = ""
     """A field of the result: the value of the input at which the lines are best."""
+    label: str = ""
+    """What the axis is called where the input's own line of help says more than that."""
     curve: Curve | None = None
     marks: Callable[[Any, Any], Sequence[Mark]] | None = None
 
@@ -125,7 +127,7 @@ def _draw(planner: "Planner", plot: Plot, taken: Taken, result: Any) -> Drawn | 
     lines = [line for _name, line in named]
     return Drawn(
         plot.title,
-        axis.label,
+        plot.label or axis.label,
         axis.unit,
         tuple(xs),
         logarithmic,
@@ -147,7 +149,11 @@ def _axis(planner: "Planner", plot: Plot, taken: Taken, result: Any) -> tuple[Ax
     low, high = one.slider or (one.low, one.high)
     middle = here if here is not None else getattr(result, plot.best) if plot.best else None
     if one.decades and middle:
-        low, high = one.low if plot.from_zero else max(middle / plot.span, one.low), min(middle * plot.span, one.high)
+        lowest, highest = min(low, middle), max(high, middle * 2)
+        low, high = (
+            one.low if plot.from_zero else max(middle / plot.span, lowest, one.low),
+            min(middle * plot.span, highest, one.high),
+        )
     elif here is not None:
         low, high = min(low, here), max(high, here)
     if one.whole:

@@ -93,11 +93,13 @@ def _roof(taken: Mapping[str, Any], result: Roofline, flop_per_byte: float) -> M
 
 def _phases(taken: Mapping[str, Any], result: Roofline) -> list[Mark]:
     """Where decoding one stream and computing the prompt stand: both read the weights once, for one token or for all."""
-    marks = [] if result.balance_flop_per_byte is None else [Mark(_("balance"), result.balance_flop_per_byte)]
+    marks = []
     if parameters := taken["parameters"]:
         marks.append(Mark(_("one token"), 2 * parameters / (taken["weights_bytes"] + taken["kv_bytes"])))
-        if tokens := taken["prompt_tokens"]:
-            marks.append(Mark(_("prompt"), 2 * parameters * tokens / taken["weights_bytes"]))
+    if result.balance_flop_per_byte is not None:
+        marks.append(Mark(_("balance"), result.balance_flop_per_byte))
+    if parameters and (tokens := taken["prompt_tokens"]):
+        marks.append(Mark(_("prompt"), 2 * parameters * tokens / taken["weights_bytes"]))
     return marks
 
 
@@ -106,8 +108,8 @@ PLANNER: Final = Planner(
     title=_("Roofline and bounds of serving"),
     about=_("The least time of a token and of a prompt, from the card's memory and math"),
     formula=(
-        "time of a token >= (weights read + KV read)/(GPUs*bandwidth); tokens/s of one stream <= 1/that",
-        "time to first token >= (2*N*tokens + 4*L*H*Q*tokens^2/2)/(GPUs*peak*efficiency); balance = peak/bandwidth",
+        _("time of a token >= (weights read + KV read)/(GPUs*bandwidth); tokens/s of one stream <= 1/that"),
+        _("time to first token >= (2*N*tokens + 4*L*H*Q*tokens^2/2)/(GPUs*peak*efficiency); balance = peak/bandwidth"),
     ),
     assumptions=(
         _("Weights read are those that a token touches: of a mixture of experts the active ones alone."),
@@ -131,6 +133,7 @@ PLANNER: Final = Planner(
     call=roofline,
     result=Roofline,
     example={"weights_bytes": "141.1GB", "gpus": "8", "card": "H100 SXM", "parameters": "70.55B", "prompt_tokens": "4096"},
+    answers=("token_s", "tokens_per_s", "first_token_s"),
     plots=(
         Plot(
             _("What the GPUs reach over the operations for each byte"), Axis(_("Operations for each byte of memory"), "flop_per_byte", 0.1, 1e4),

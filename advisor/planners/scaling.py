@@ -84,8 +84,8 @@ PLANNER: Final = Planner(
     title=_("Scaling efficiency"),
     about=_("How much of N GPUs is left, from two measured speeds"),
     formula=(
-        "weak: E = R(N)/(N*R(1)); strong: S = T(1)/T(N), E = S/N",
-        "serial fraction e = (1/S - 1/N)/(1 - 1/N)",
+        _("weak: E = R(N)/(N*R(1)); strong: S = T(1)/T(N), E = S/N"),
+        _("serial fraction e = (1/S - 1/N)/(1 - 1/N)"),
     ),
     assumptions=(
         _("Weak scaling keeps each GPU's batch, strong scaling the global batch; a rate is samples or tokens a second."),
@@ -102,6 +102,7 @@ PLANNER: Final = Planner(
     call=scaling,
     result=Scaling,
     example={"gpus": "8", "rate_of_one": "1000", "rate_of_all": "7200"},
+    answers=("efficiency_ratio", "speedup", "lost_gpus"),
     cautions=(
         Caution("efficiency_ratio", lambda ratio: ratio > 1, _("That is more than linear: the measurement of one GPU was held up by something that more GPUs do not have.")),
     ),

@@ -192,11 +192,10 @@ PLANNER: Final = Planner(
     title=_("Training memory"),
     about=_("What a model, its recipe and its parallelism need on one GPU, and whether it fits"),
     formula=(
-        "total = static + activations + logits + buffers",
-        "static: DDP (w+g+o)*P; ZeRO-1 (w+g)*P + o*P/d; ZeRO-2 w*P + (g+o)*P/d; ZeRO-3 (w+g+o)*P/d + 2*w*block",
-        "activations: none s*b*h*L*(10 + 24/t + 5*a*s/(h*t)); selective s*b*h*L*(10 + 24/t); full 2*s*b*h*L;"
-        " with sequence parallel s*b*h*L/t*(34 + 5*a*s/h), 34*s*b*h*L/t, 2*s*b*h*L/t",
-        "logits = s*b*V/t*(4 + 2); buffers = 1 GiB + 1 GiB of NCCL where ranks > 1 + 5 %",
+        _("total = static + activations + logits + buffers"),
+        _("static: DDP (w+g+o)*P; ZeRO-1 (w+g)*P + o*P/d; ZeRO-2 w*P + (g+o)*P/d; ZeRO-3 (w+g+o)*P/d + 2*w*block"),
+        _("activations: none s*b*h*L*(10 + 24/t + 5*a*s/(h*t)); selective s*b*h*L*(10 + 24/t); full 2*s*b*h*L; with sequence parallel s*b*h*L/t*(34 + 5*a*s/h), 34*s*b*h*L/t, 2*s*b*h*L/t"),
+        _("logits = s*b*V/t*(4 + 2); buffers = 1 GiB + 1 GiB of NCCL where ranks > 1 + 5 %"),
     ),
     assumptions=(
         _("P is the model divided by tensor and pipeline parallel; w, g and o are bytes of weights, gradients and optimizer."),
@@ -218,7 +217,7 @@ PLANNER: Final = Planner(
             slider=(1, 16), whole=True,
         ),
         Parameter("sequence_parallel", "flag", _("Whether tensor-parallel ranks split the sequence too"), default=False),
-        Parameter("largest_block_parameters", "count", _("Parameters of the largest wrapped block, for ZeRO-3"), default=0),
+        Parameter("largest_block_parameters", "count", _("Parameters of the largest wrapped block, for ZeRO-3"), default=0, slider=(0, 5e9)),
         Parameter("sequence", "count", _("Tokens in a sequence"), optional=True, low=1, high=1e9, slider=(512, 131072), whole=True),
         Parameter("micro_batch", "count", _("Sequences in a micro-batch"), default=1, low=1, high=1e6, slider=(1, 64), whole=True),
         Parameter("hidden", "count", _("Hidden size"), optional=True, low=1, high=1e7, slider=(512, 32768), whole=True),
@@ -235,6 +234,7 @@ PLANNER: Final = Planner(
         "parameters": "8.03B", "scheme": "zero3", "data_parallel": "8", "sequence": "8192", "hidden": "4096", "layers": "32",
         "vocabulary": "128256", "card": "H100 SXM",
     },
+    answers=("total_bytes", "memory_used_ratio", "fits"),
     cautions=(
         Caution("fits", lambda fits: not fits, _("It does not fit with a margin: shard further, recompute more, or take a smaller micro-batch or sequence.")),
     ),

@@ -86,19 +86,20 @@ PROBLEM: Final[dict[str, Any]] = {
 """RFC 9457; `errors` by parameter where single ones do not fit."""
 
 
-def _problem(code: int, says: str) -> dict[tuple[int, str], OpenApiResponse]:
+def problem(code: int, says: str) -> dict[tuple[int, str], OpenApiResponse]:
+    """The answer `code` of a schema: a problem document."""
     return {(code, "application/problem+json"): OpenApiResponse(PROBLEM, says)}
 
 
 _OF_NODE: Final = [OpenApiParameter("node_id", OpenApiTypes.INT64, OpenApiParameter.PATH, description="The node's id.")]
-_UNKNOWN: Final = _problem(401, "The caller is not known.") | _problem(404, "No such node or command.")
+_UNKNOWN: Final = problem(401, "The caller is not known.") | problem(404, "No such node or command.")
 
 
 @extend_schema_view(
     list=extend_schema(
         summary="List a node's commands",
         parameters=_OF_NODE,
-        responses={200: CommandSerializer(many=True)} | _problem(400, "What of the query does not fit.") | _UNKNOWN,
+        responses={200: CommandSerializer(many=True)} | problem(400, "What of the query does not fit.") | _UNKNOWN,
     ),
     retrieve=extend_schema(
         summary="One command and its state",
@@ -130,10 +131,10 @@ class CommandViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Command]
         parameters=_OF_NODE,
         request=AskSerializer,
         responses={201: CommandSerializer}
-        | _problem(400, "What of the request does not fit, by parameter.")
-        | _problem(403, "The caller may not ask.")
-        | _problem(413, "The request is too large.")
-        | _problem(409, "A command of this kind is under way for the node, or the node plays a recording.")
+        | problem(400, "What of the request does not fit, by parameter.")
+        | problem(403, "The caller may not ask.")
+        | problem(413, "The request is too large.")
+        | problem(409, "A command of this kind is under way for the node, or the node plays a recording.")
         | _UNKNOWN,
         examples=[
             OpenApiExample(

@@ -7,6 +7,7 @@ from rest_framework.routers import SimpleRouter
 
 from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
 from fleet.api.commands import CommandViewSet
+from fleet.api.planners import PlannersView, PlannerView
 from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, NothingView, SeriesView
 
 router = SimpleRouter()
@@ -20,6 +21,8 @@ router.register("bench-scores", BenchScoreViewSet)
 urlpatterns = [
     *router.urls,
     path("series/", SeriesView.as_view(), name="series"),
+    path("planners/", PlannersView.as_view(), name="planners-api"),
+    path("planners/<slug:id>/", PlannerView.as_view(), name="planner-api"),
     path("schema/", SpectacularAPIView.as_view(permission_classes=[IsAuthenticated]), name="schema"),
     path("docs/", SpectacularSwaggerSplitView.as_view(permission_classes=[IsAuthenticated]), name="docs"),
     path("", NothingView.as_view()),

@@ -51,12 +51,13 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
     alice_herself.user_permissions.add(*Permission.objects.filter(codename__in=("add_command", "add_benchrun")))
     run = keep(decode(report_of(home, at=1.79e9)), home, timezone.now()).run
     command = ask(home, "take_driver_back", None, "a test", alice_herself)
-    ids = {
+    ids: dict[str, int | str] = {
         f"/api/v1/nodes/{home.pk}/commands/": command.pk,
         "/api/v1/nodes/": home.pk,
         "/api/v1/gpus/": card.pk,
         "/api/v1/findings/": row.pk,
         "/api/v1/bench-runs/": run.pk,
+        "/api/v1/planners/": "batch",
     }
     asked = 0
 
@@ -67,15 +68,19 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         if path == "/api/v1/series/":
             real += f"?scope=gpu&entity={card.pk}&metrics=power_w"
         for method in operations:
-            body = None
+            body: dict[str, Any] | None = None
             if method == "post":
-                bodies = {"commands": {"what": "resume_profiling", "reason": "a test"}, "bench-runs": json.loads(report_of(home))}
+                bodies: dict[str, dict[str, Any]] = {
+                    "commands": {"what": "resume_profiling", "reason": "a test"},
+                    "bench-runs": json.loads(report_of(home)),
+                    "planners": {"micro_batch": 4},
+                }
                 body = next((body for word, body in bodies.items() if word in path), {"after": "accepted"})
             answer = getattr(alice, method)(real, body, format=None if body is None else "json")
             assert str(answer.status_code) in operations[method]["responses"], f"{method} {real}"
             assert answer.status_code < 300
             asked += 1
-    assert asked == 16
+    assert asked == 19
 
 
 def test_it_says_how_to_sign_in() -> None:
