@@ -3,7 +3,7 @@
 from django.contrib.auth import views as auth
 from django.urls import include, path, register_converter
 
-from fleet.dashboard.views import commands, findings, gpus, icon, nodes, overview
+from fleet.dashboard.views import commands, findings, gpus, icon, nodes, overview, planners
 
 
 class NodeName:
@@ -33,6 +33,8 @@ urlpatterns = [
     path("findings/<int:finding_id>/", findings.finding, name="finding"),
     path("findings/<int:finding_id>/evidence.json", findings.evidence, name="finding-evidence"),
     path("findings/<int:finding_id>/decide/", findings.decide, name="finding-decide"),
+    path("planners/", planners.planners, name="planners"),
+    path("planners/<slug:name>/", planners.planner, name="planner"),
     path("favicon.ico", icon.favicon),
     path("login/", auth.LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True), name="login"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),

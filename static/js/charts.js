@@ -15,7 +15,7 @@ function coloured(element, figure) {
     }),
     layout: {
       ...layout,
-      height: element.clientWidth < 420 ? 210 + 18 * figure.data.length : 220,
+      height: (layout.height || 220) + (element.clientWidth < 420 ? 18 * figure.data.length - 10 : 0),
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: style.getPropertyValue("--sans"), size: 12, color: colour("--text") },

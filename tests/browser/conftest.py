@@ -25,10 +25,10 @@ NAME, PASSWORD = "ada", "a long enough secret"
 
 @dataclass
 class Site:
-    """The running fleet: its server, its agent's process, and how to let the advisor look once more."""
+    """The running fleet: its server, its agent's process where it has one, and how to let the advisor look once more."""
 
     server: Server
-    agent: "subprocess.Popen[bytes]"
+    agent: "subprocess.Popen[bytes] | None" = None
 
     @property
     def url(self) -> str:

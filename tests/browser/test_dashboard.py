@@ -255,11 +255,13 @@ def test_a_silent_agent_turns_the_values_grey(page: Page, watched: Watched, site
 
     The last test: it ends the agent.
     """
+    agent = site.agent
+    assert agent is not None
     page.goto("/nodes/replay-bf16-train/")
     row = page.locator("#gpus tbody tr").first
     expect(page.locator("#live")).to_have_text("live")
     expect(row).not_to_have_class("stale")
-    site.agent.terminate()
+    agent.terminate()
 
     expect(row).to_have_class("stale", timeout=30_000)
     expect(page.locator("#state")).to_contain_text("reporting")
@@ -268,5 +270,5 @@ def test_a_silent_agent_turns_the_values_grey(page: Page, watched: Watched, site
     expect(row.locator('[data-metric="power_w"]')).to_have_text("–")
     row.locator('[data-metric="power_w"]').click()
     expect(page.locator(".reason")).to_have_text("no sample in the last 30 seconds")
-    assert eventually(lambda: site.agent.poll() is not None, 10)
+    assert eventually(lambda: agent.poll() is not None, 10)
     assert json.dumps(watched.errors) == "[]"

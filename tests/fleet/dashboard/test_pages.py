@@ -36,6 +36,8 @@ def text(client: Client, path: str) -> str:
         "/findings/",
         "/findings/1/",
         "/findings/1/evidence.json",
+        "/planners/",
+        "/planners/batch/",
     ],
 )
 def test_a_stranger_is_sent_to_the_login(client: Client, path: str) -> None:
