@@ -78,7 +78,7 @@ def written(value: float, unit: Unit) -> str:
         case "ratio":
             return f"{_short(value * 100)} %"
         case "money":
-            return f"{value:,.2f}"
+            return f"{value:,.2f}" if abs(value) >= 0.1 or not value else _short(value)  # a token costs less than a hundredth
     return f"{_short(value)}{_SYMBOLS.get(unit, '')}"
 
 

@@ -63,6 +63,8 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         (7590, "watts", "7,590 W"),
         (673.92, "kilowatt_hours", "673.9 kWh"),
         (1440, "money", "1,440.00"),
+        (0.25, "money", "0.25"),
+        (1.2e-6, "money", "1.2e-06"),
         (True, "flag", "yes"),
         (295.2, "flop_per_byte", "295.2 FLOP/B"),
     ],
