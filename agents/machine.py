@@ -16,7 +16,7 @@ from agents.changing_facts import ChangingFacts
 from agents.collectors.host import HostCollector
 from agents.collectors.host_facts import facts
 from agents.collectors.pci_tree import ports
-from agents.collectors.process_labels import ProcessLabels
+from agents.collectors.process_labels import ProcessLabels, with_described
 from agents.collectors.processes import ProcessCollector, Reading
 from agents.device import SLOW_S, DeviceEvent, Driver
 from agents.engines import EngineCollector
@@ -137,6 +137,10 @@ class Machine:
         shown = {reading.pid for reading in readings}
         named = ((one.pid, one.start, one.user) for one in readings if one.start is not None)
         labels = self._labels.of(named, now, self._stock.gpus)
+        if self._reports is not None:
+            for one in readings:
+                if described := self._reports.labels(one.pid, one.user):
+                    labels[one.pid] = with_described(labels.get(one.pid, {}), described)
         engines = self._engines.collect(now)
         return Tick(
             gpu=metric_major(rows.values, len(GPU)),

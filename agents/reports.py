@@ -1,7 +1,7 @@
 """What training scripts tell of themselves through `clients/fettle_report.py`, as readings of their processes.
 
-A datagram holds sums since the program began, so the newest one of a tick says all. Who sends is the kernel's word; what is sent
-is anybody's, so it is bounded in size, number and range, and what does not fit is dropped and counted.
+Who sends is the kernel's word; what is sent is anybody's, so it is bounded in size, number and range, and what does not fit is
+dropped and counted. `agents/step_report.py` has what a datagram says.
 """
 
 import asyncio
@@ -13,14 +13,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Final
 
 import msgspec
-from msgspec import Meta, Struct
 
+from agents import described, step_report
 from agents.collectors.process_readers import Answers
 from agents.config import AgentConfig
 from agents.report_socket import ReportSocket, ReportSocketError, places
+from agents.step_report import Facts, Told
 
 log = logging.getLogger(__name__)
 
@@ -38,31 +39,6 @@ HOLD_STEPS: Final = 3
 _TRY_S: Final = 60.0
 _TELL_S: Final = 600.0
 
-_Whole: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]
-_Sum: TypeAlias = Annotated[float, Meta(ge=0, le=1e18)]
-
-
-class Told(Struct, frozen=True, kw_only=True):
-    """A datagram: sums since the program began, and the last loss. What it does not know is left out or null."""
-
-    steps: _Whole
-    timed: _Whole = 0
-    step_s: _Sum = 0.0
-    waits: _Whole = 0
-    wait_s: _Sum = 0.0
-    samples: _Sum = 0.0
-    sampled_s: _Sum = 0.0
-    loss: float | None = None
-    loss_not_finite: _Whole = 0
-    loss_scale: float | None = None
-    alloc_peak_bytes: _Whole | None = None
-    alloc_retries: _Whole | None = None
-    dropped: _Whole = 0
-
-
-_decode: Final = msgspec.json.Decoder(Told).decode
-_MEANS: Final = ("step_time_s", "data_wait_s", "samples_per_s")
-
 
 @dataclass(slots=True)
 class _Sender:
@@ -72,6 +48,22 @@ class _Sender:
     start: int | None = None
     means: Answers = field(default_factory=dict)
     is_asked_for: bool = False
+    stepped_at: float | None = None
+    longest_s: float | None = None
+    """Of the steps that came since somebody asked."""
+    facts: Facts | None = None
+    labels: dict[str, str] | None = None
+    """What the facts come to; None: not judged yet."""
+
+    def take(self, told: Told, now: float) -> None:
+        """The next datagram."""
+        if told.steps > (self.latest.steps if self.stepped_at is not None else 0):
+            self.stepped_at = now
+        if told.step_max_s is not None and told.timed:
+            self.longest_s = max(told.step_max_s, self.longest_s or 0.0)
+        if told.described is not None and told.described != self.facts:
+            self.facts, self.labels = told.described, None
+        self.latest, self.at = told, now
 
 
 class Reports:
@@ -134,22 +126,28 @@ class Reports:
         sender.start, sender.is_asked_for = start, True
         told, base = sender.latest, sender.base
         if base is None or told.steps != base.steps:
-            sender.means = _means(base, told)
-            sender.base = told
+            sender.means = step_report.means(base, told)
+            sender.means["step_time_max_s"] = "not_found" if sender.longest_s is None else sender.longest_s
+            sender.base, sender.longest_s = told, None
         step_s = sender.means.get("step_time_s")
         hold = HOLD_STEPS * step_s if isinstance(step_s, float) else HOLD_MIN_S
-        found: Answers = {
-            "steps_total": told.steps,
-            "loss_not_finite_total": told.loss_not_finite,
-            "alloc_retries_total": "not_found" if told.alloc_retries is None else told.alloc_retries,
-        }
-        if now - sender.at > min(HOLD_MAX_S, max(HOLD_MIN_S, hold)):
+        found = step_report.lasting(told, max(0.0, now - sender.at))
+        if sender.stepped_at is None:
             return found
-        found |= sender.means
-        found["loss"] = told.loss if told.loss is not None else "not_a_number" if told.loss_not_finite else "not_found"
-        found["loss_scale"] = "not_found" if told.loss_scale is None else told.loss_scale
-        found["alloc_peak_bytes"] = "not_found" if told.alloc_peak_bytes is None else told.alloc_peak_bytes
+        since_step_s = max(0.0, now - sender.stepped_at)
+        found["since_step_s"] = since_step_s
+        if since_step_s <= min(HOLD_MAX_S, max(HOLD_MIN_S, hold)):
+            found |= sender.means | step_report.passing(told)
         return found
+
+    def labels(self, pid: int, user: str) -> dict[str, str]:
+        """What the process that reported under this pid says of its run, as labels; `of` was asked for it before."""
+        sender = self._senders.get(pid)
+        if sender is None or sender.facts is None:
+            return {}
+        if sender.labels is None:
+            sender.labels = described.labels(sender.facts, user)
+        return sender.labels
 
     def _readable(self, link: ReportSocket) -> None:
         now = time.monotonic()
@@ -189,7 +187,7 @@ class Reports:
                 raise ValueError("its sender is in another pid namespace")
             if data is None:
                 raise ValueError("it is too long")
-            told = _decode(data)
+            told = step_report.decode(data)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             self.refused += 1
             self._tell(now, f"a datagram of process {pid} was refused: {str(error)[:100]}")
@@ -203,28 +201,15 @@ class Reports:
                 return
             del self._senders[forgotten]
         if before is None or told.steps < before.latest.steps:  # begun anew, by another process or by the same one
-            self._senders[pid] = _Sender(told, now)
-        else:
-            before.latest, before.at = told, now
-            self._senders[pid] = before
+            before = _Sender(told, now)
+        before.take(told, now)
+        self._senders[pid] = before
 
     def _tell(self, now: float, what: str) -> None:
         """One line now and then, however many there are."""
         if now - self._told_at >= _TELL_S:
             self._told_at = now
             log.warning("Reports of training scripts: %s; %d of %d were refused so far.", what, self.refused, self.received)
-
-
-def _means(base: Told | None, told: Told) -> Answers:
-    """Means of the steps between two datagrams; a figure that no step told is `not_found`."""
-    if base is None:
-        return dict.fromkeys(_MEANS, "no_previous")
-    timed, waits, sampled_s = told.timed - base.timed, told.waits - base.waits, told.sampled_s - base.sampled_s
-    return {
-        "step_time_s": (told.step_s - base.step_s) / timed if timed > 0 else "no_previous",
-        "data_wait_s": (told.wait_s - base.wait_s) / waits if waits > 0 else "not_found",
-        "samples_per_s": (told.samples - base.samples) / sampled_s if sampled_s > 0 else "not_found",
-    }
 
 
 def listening(config: AgentConfig) -> Reports:

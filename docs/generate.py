@@ -66,7 +66,7 @@ def metrics() -> str:
 
 def labels() -> str:
     """The page of what an agent tells of a process in words."""
-    from wire.labels import FLAG_NAMES, FLAGS, GPU_LABELS, LABELS, MAX_LABEL, MAX_LABELS
+    from wire.labels import DESCRIBED, FLAG_NAMES, FLAGS, GPU_LABELS, LABELS, MAX_LABEL, MAX_LABELS
     from wire.variables import ENV, ENV_KINDS, ENV_PREFIXES, ENV_WORDS, SET
 
     kinds = {
@@ -85,6 +85,7 @@ def labels() -> str:
     lines += [f"| `{name}` | {about} |" for name, about in LABELS.items()]
     lines.append(f"| `env.NAME` | Value of an environment variable of the lists below, or `{SET}`. |")
     lines.append("| `flag.NAME` | Value of a flag of the list below; underscores and short names are written as here. |")
+    lines.append("| `told.NAME` | What the program says of its model and its run, of the list below. |")
     lines.append(
         "\n## Variables\n\nFrom `wire/variables.py`. A value is told of these variables alone, and where it is of its variable's kind"
         f" alone. Where it is not, and of all other variables that begin with {', '.join(f'`{prefix}`' for prefix in ENV_PREFIXES)}, the"
@@ -102,6 +103,17 @@ def labels() -> str:
     for kind, about in kinds.items():
         lines.append(f"| {about} | {', '.join(f'`--{name}`' for name, one in sorted(FLAGS.items()) if one == kind)} |")
     lines.append("\nOther names: " + ", ".join(f"`{short}` is `--{name}`" for short, name in sorted(FLAG_NAMES.items())) + ".")
+    lines.append(
+        "\n## What a program says of itself\n\nLabels `told.NAME` are what it gives to `fettle_report.describe`"
+        " ([report steps](../how-to/report-steps.md)). Another name, or a value that is not what its name has to be, is left out.\n\n"
+        "| value | names |\n| --- | --- |"
+    )
+    for kind in ("number", "boolean", "word"):
+        about = kinds[kind].partition(";")[0]
+        lines.append(f"| {about} | {', '.join(f'`{name}`' for name, one in DESCRIBED.items() if one == kind)} |")
+    lines += [
+        f"| {', '.join(f'`{word}`' for word in one)} | `{name}` |" for name, one in DESCRIBED.items() if isinstance(one, tuple)
+    ]
     lines.append(
         "\n## Labels of GPUs\n\nWhere dcgm-exporter is the source, its labels of these names, however many processes share a GPU;"
         " they travel when they change.\n\n| label | what it says |\n| --- | --- |"

@@ -18,7 +18,8 @@ LABELS: Final[dict[str, str]] = {
     "torch": "Version of PyTorch that the process has loaded.",
     "cuda": "Version of the CUDA runtime that the process has loaded.",
 }
-"""Label and what it says. `env.NAME` and `flag.NAME` are labels too, for the flags below and the variables of `wire/variables.py`."""
+"""Label and what it says. `env.NAME`, `flag.NAME` and `told.NAME` are labels too, for the variables of `wire/variables.py`, the
+flags and the descriptions below."""
 
 GPU_LABELS: Final[dict[str, str]] = {
     "pod": "Kubernetes pod that the GPU is given to.",
@@ -91,15 +92,32 @@ FLAG_NAMES: Final[dict[str, str]] = {
 }
 """Other names of the same flags."""
 
+DESCRIBED: Final[dict[str, FlagKind | tuple[str, ...]]] = {
+    **dict.fromkeys(
+        ("params", "trainable", "hidden", "layers", "heads", "vocab", "seq", "micro_batch", "accumulation", "tp", "pp", "vpp",
+         "microbatches", "flops_per_sample"),
+        "number",
+    ),
+    **dict.fromkeys(("scaler", "offload", "pin_memory"), "boolean"),
+    "dtype": ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4"),
+    "sharding": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp", "hsdp"),
+    "recompute": ("none", "selective", "full"),
+    "class": ("dense", "moe", "vision", "other"),
+    "kind": ("train", "eval", "serve", "interactive"),
+    "phase": ("init", "train", "eval", "checkpoint"),
+    "quant": "word",
+}  # fmt: skip
+"""What a program may tell of itself with `fettle_report.describe(...)`, and what it has to be: as of a flag, or one of these words."""
+
 ENGINES: Final = ("vllm", "sglang", "triton", "trtllm")
-MAX_LABELS: Final = 48
+MAX_LABELS: Final = 72
 """Of one process."""
 MAX_LABEL: Final = 200
 """Characters of one value."""
 
 
 def is_label(name: str) -> bool:
-    """True for a key that `Labels.labels` may have. A flag has any name: a newer agent may know more of them."""
+    """True for a key that `Labels.labels` may have. A flag and a description have any name: a newer agent may know more of them."""
     if name.startswith("env."):
         return is_variable(name.removeprefix("env."))
-    return name in LABELS or (name.startswith("flag.") and 5 < len(name) <= 60)
+    return name in LABELS or (name.startswith(("flag.", "told.")) and 5 < len(name) <= 60)

@@ -249,3 +249,8 @@ def _bounded(found: dict[str, str]) -> dict[str, str]:
     names = sorted(found, key=lambda name: (order.get(name, later[name]), name))
     fit = [name for name in names if is_label(name) and len(found[name]) <= MAX_LABEL]
     return {name: found[name] for name in fit[:MAX_LABELS]}
+
+
+def with_described(labels: dict[str, str], described: dict[str, str]) -> dict[str, str]:
+    """Both, at most MAX_LABELS: those of `labels` that come last make room."""
+    return dict(list(labels.items())[: MAX_LABELS - len(described)]) | described

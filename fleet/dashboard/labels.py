@@ -26,7 +26,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A process in words: what it belongs to and runs, and its flags and variables as they were written."""
+    """A process in words: what it belongs to and runs, and its flags, variables and what it says of its run as they were written."""
 
     words: tuple[Word, ...] = ()
     settings: tuple[str, ...] = field(default=())
@@ -61,6 +61,8 @@ def described(labels: Mapping[str, str], indices: Mapping[str, int] | None = Non
             settings.append(f"--{name} {value}".rstrip())
         elif scope == "env" and name:
             settings.append(f"{name}={value}")
+        elif scope == "told" and name:
+            settings.append(f"{name}: {value}")
         elif value:
             shown = words.word(words.ENGINE_KIND, value) if key == "engine" else value
             told.append(Word(words.word(words.LABEL, key), shown))

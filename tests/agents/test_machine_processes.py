@@ -31,7 +31,11 @@ async def test_labels_and_reported_steps_of_a_holder_are_in_its_tick(tmp_path: P
     machine = Machine(NvmlDriver(nvml), reports=Reports((path,)))
     await machine.collect()
     child = subprocess.Popen(
-        [sys.executable, "-c", "import sys, fettle_report as f; f.step(loss=0.5); print(flush=True); sys.stdin.read()"],
+        [
+            sys.executable,
+            "-c",
+            "import sys, fettle_report as f; f.describe(layers=32); f.step(loss=0.5); print(flush=True); sys.stdin.read()",
+        ],
         env={
             "PYTHONPATH": str(CLIENTS),
             "FETTLE_REPORT_SOCKET": str(path),
@@ -46,7 +50,8 @@ async def test_labels_and_reported_steps_of_a_holder_are_in_its_tick(tmp_path: P
         assert child.stdout is not None
         child.stdout.readline()
         nvml.gpus[0]["processes"] = [{"pid": child.pid, "usedGpuMemory": 1 << 30}]
-        tick = await ticked(machine)
+        while "slurm_job" not in (tick := await ticked(machine)).processes.labels[0].labels:
+            await asyncio.sleep(0.01)  # what it describes is known before its environment is read
         shown = once.as_dict("n", 0.0, machine, tick)["processes"][0]
     finally:
         child.communicate()
@@ -55,6 +60,7 @@ async def test_labels_and_reported_steps_of_a_holder_are_in_its_tick(tmp_path: P
     assert tick.processes.pid == [child.pid]
     (labels,) = tick.processes.labels
     assert (labels.pid, labels.labels["slurm_job"], labels.labels["visible_gpus"]) == (child.pid, "7", "?1")
+    assert labels.labels["told.layers"] == "32"
     assert "hunter2" not in str(labels)
     assert tick.processes.values[PROCESS.index("steps_total")] == [1]
     assert tick.processes.values[PROCESS.index("loss")] == [0.5]

@@ -148,6 +148,47 @@ async def test_a_step_that_takes_long_keeps_the_last_ones_figures_and_a_stuck_on
     assert HOLD_MIN_S < 50 < HOLD_MAX_S
 
 
+async def test_the_longest_step_is_that_of_every_datagram_since_the_tick_before(received: Reports, path: Path) -> None:
+    """Two of them may come within a second; what no tick has asked for yet is not forgotten."""
+    await heard(received, path, steps=1, step_max_s=0.0)
+    assert received.of(ME, 5, 0.0)["step_time_max_s"] == "not_found"
+    await heard(received, path, steps=5, timed=4, step_s=9.0, step_max_s=7.0)
+    await heard(received, path, steps=6, timed=5, step_s=10.0, step_max_s=1.0)
+
+    assert received.of(ME, 5, 0.0)["step_time_max_s"] == 7.0
+    assert received.of(ME, 5, 0.0)["step_time_max_s"] == 7.0
+    await heard(received, path, steps=7, timed=6, step_s=11.5, step_max_s=1.5)
+    assert received.of(ME, 5, 0.0)["step_time_max_s"] == 1.5
+
+
+async def test_a_checkpoint_is_no_step(received: Reports, path: Path) -> None:
+    """The time since the last step goes on, and a program that only saves has none."""
+    await heard(received, path, steps=0, checkpoints=1, checkpoint_s=2.0, since_checkpoint_s=0.0)
+    found = received.of(ME, 5, asyncio.get_running_loop().time())
+    assert (found["checkpoints_total"], "since_step_s" in found) == (1, False)
+
+    await heard(received, path, steps=1, loss=1.0)
+    stepped = asyncio.get_running_loop().time()
+    await heard(received, path, steps=1, loss=1.0, checkpoints=2, since_checkpoint_s=0.0)
+    late = received.of(ME, 5, stepped + 1000)
+    assert late["since_step_s"] == pytest.approx(1000, abs=1)
+    assert late["since_checkpoint_s"] == pytest.approx(1000, abs=1)
+    assert "loss" not in late
+
+
+async def test_what_a_program_says_of_its_run_becomes_labels_of_its_process(received: Reports, path: Path) -> None:
+    """They stand until others are told; another process under the pid has none."""
+    await heard(received, path, steps=1, described={"layers": 32, "user": "ann"})
+    await heard(received, path, steps=2)
+    received.of(ME, 5, 0.0)
+    assert received.labels(ME, "ann") == {"told.layers": "32"}
+    await heard(received, path, steps=2, described={"layers": 40})
+    assert received.labels(ME, "ann") == {"told.layers": "40"}
+
+    assert received.of(ME, 6, 0.0) == {}
+    assert received.labels(ME, "ann") == {}
+
+
 async def test_a_loss_that_is_no_number_is_told_as_such(received: Reports, path: Path) -> None:
     """It is absent with its reason, and counted."""
     await heard(received, path, steps=1, loss=None, loss_not_finite=1)
@@ -188,6 +229,9 @@ async def test_a_process_that_reports_but_holds_no_gpu_is_not_shown(received: Re
         b'{"steps": 99999999999999999999}',
         b'{"steps": 1, "step_s": "1"}',
         b'{"steps": 1, "loss": [1]}',
+        b'{"steps": 1, "described": {"layers": [1]}}',
+        b'{"steps": 1, "described": {"quant": "' + b"a" * 41 + b'"}}',
+        json.dumps({"steps": 1, "described": {str(number): 1 for number in range(65)}}).encode(),
         b"[" * MAX_BYTES,
         b'{"steps": 1, "x": "' + b"a" * MAX_BYTES + b'"}',
     ],

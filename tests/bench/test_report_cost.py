@@ -15,6 +15,6 @@ def test_it_tells_the_cost_of_a_step_with_and_without_an_agent() -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
 
-    assert found["with_agent"].keys() == found["without_agent"].keys() == {"step", "step that sends"}
+    assert found["with_agent"].keys() == found["without_agent"].keys() == {"step", "step that tells all", "step that sends"}
     assert all(cost > 0 for costs in (found["with_agent"], found["without_agent"]) for cost in costs.values())
     assert found["with_agent"]["step that sends"] > found["with_agent"]["step"]

@@ -9,48 +9,12 @@ import subprocess
 import sys
 import threading
 import types
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-SOURCE = Path(__file__).resolve().parents[2] / "clients" / "fettle_report.py"
-
-
-@pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the client looks for the agent."""
-    monkeypatch.setenv("FETTLE_REPORT_SOCKET", str(tmp_path / "report.sock"))
-    return tmp_path / "report.sock"
-
-
-@pytest.fixture
-def agent(path: Path) -> Iterator[socket.socket]:
-    """A socket in the agent's place."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
-        link.bind(str(path))
-        link.setblocking(False)
-        yield link
-
-
-@pytest.fixture
-def client() -> Any:
-    """The module as a script has it just after its import; every step is sent."""
-    module = types.ModuleType("fettle_report")
-    exec(compile(SOURCE.read_text(), str(SOURCE), "exec"), module.__dict__)
-    module.SEND_S = 0.0  # type: ignore[attr-defined]
-    return module
-
-
-def got(agent: socket.socket) -> list[dict[str, Any]]:
-    """Every datagram that waits."""
-    found = []
-    while True:
-        try:
-            found.append(json.loads(agent.recv(4096)))
-        except BlockingIOError:
-            return found
+from tests.clients.reporting import SOURCE, got
 
 
 def test_a_step_is_a_datagram_of_sums_since_the_start(agent: socket.socket, client: Any) -> None:
@@ -185,7 +149,7 @@ class Cuda:
     def memory_stats(self) -> dict[str, int]:
         assert self.begun
         self.asked += 1
-        return {"allocated_bytes.all.peak": 1 << 30, "num_alloc_retries": 3}
+        return {"allocated_bytes.all.peak": 1 << 30, "num_alloc_retries": 3, "reserved_bytes.all.peak": 1 << 31, "num_ooms": 0}
 
 
 def test_what_the_allocator_counts_is_told_once_torch_is_there(
@@ -209,6 +173,7 @@ def test_what_the_allocator_counts_is_told_once_torch_is_there(
     last = got(agent)[-1]
 
     assert (last["alloc_peak_bytes"], last["alloc_retries"], cuda.asked) == (1 << 30, 3, 1)
+    assert (last["reserved_peak_bytes"], last["alloc_ooms"]) == (1 << 31, 0)
 
 
 def test_threads_and_signal_handlers_may_step_at_once(agent: socket.socket, client: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agents.collectors import environment, process_labels
-from agents.collectors.process_labels import MAX_HANGS, Process, ProcessLabels, read
+from agents.collectors.process_labels import MAX_HANGS, Process, ProcessLabels, read, with_described
 from agents.collectors.processes import ProcessCollector
 from agents.told_labels import ToldLabels
 from tests.agents.proc import Proc
@@ -236,3 +236,14 @@ def test_an_empty_proc_is_no_label_and_no_error(proc: Proc, caplog: pytest.LogCa
     assert read(str(proc.root), 10, "") == ({}, set())
     assert read("/proc", os.getpid(), "")[1] == set()
     assert caplog.records == []
+
+
+def test_what_a_program_says_of_itself_takes_the_place_of_what_comes_last() -> None:
+    """A server refuses more labels than it knows of."""
+    read = {"container": "c"} | {f"flag.f{number}": "1" for number in range(MAX_LABELS - 1)}
+    found = with_described(read, {"told.layers": "32", "told.seq": "4096"})
+
+    assert len(found) == MAX_LABELS
+    assert found["container"] == "c"
+    assert found["told.seq"] == "4096"
+    assert with_described({}, {"told.seq": "1"}) == {"told.seq": "1"}

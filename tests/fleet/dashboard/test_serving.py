@@ -141,6 +141,7 @@ def test_every_label_and_engine_has_a_word() -> None:
     assert set(words.LABEL) == set(LABELS)
     assert set(words.ENGINE_KIND) == set(ENGINES)
     assert labels.described({"brand_new": "x"}).words == (labels.Word("brand_new", "x"),)
+    assert labels.described({"told.layers": "32"}).settings == ("layers: 32",)
 
 
 def test_names_of_engines_and_labels_are_escaped(viewer: Client) -> None:

@@ -104,6 +104,7 @@ def test_labels_may_be_told_later_than_the_process(teller: Teller) -> None:
 
     assert teller.says(1, processes=processes({}, {7: {"slurm_job": "12"}}))
     assert teller.says(2, processes=processes({8: "python"}, {8: {"env.NCCL_DEBUG": "INFO", "flag.tensor-parallel-size": "4"}}))
+    assert teller.says(3, processes=processes({8: "python"}, {8: {"told.params": "7000000000", "told.of_a_newer_agent": "1"}}))
 
 
 @pytest.mark.parametrize(
@@ -116,11 +117,24 @@ def test_labels_may_be_told_later_than_the_process(teller: Teller) -> None:
         [Labels(7, {"env.HOME": "/root"})],
         [Labels(7, {"argv": "python --password=x"})],
         [Labels(7, {"flag.<script>": "x"})],
+        [Labels(7, {"told.<script>": "x"})],
         [Labels(7, {"env.NCCL_\u202edebug": "x"})],
         [Labels(7, {"torch": "x" * (MAX_LABEL + 1)})],
         [Labels(7, {f"flag.f{n}": "1" for n in range(MAX_LABELS + 1)})],
     ],
-    ids=["strange-pid", "negative-pid", "twice", "secret", "not-listed", "command-line", "markup", "turned", "long", "many"],
+    ids=[
+        "strange-pid",
+        "negative-pid",
+        "twice",
+        "secret",
+        "not-listed",
+        "command-line",
+        "markup",
+        "told-markup",
+        "turned",
+        "long",
+        "many",
+    ],
 )
 def test_other_labels_are_refused(teller: Teller, labels: list[Labels]) -> None:
     """Of a process that nobody told of, with a name that is on no list, or too much."""
