@@ -1,47 +1,26 @@
-"""What processes are, in words: read in a thread of its own when a process is first seen, and again every few minutes.
+"""What processes are, in words: read when a process is first seen, and again every few minutes (`rounds.py`)."""
 
-A file system that hangs, or a process whose memory the kernel holds, costs that process its labels and no tick its time.
-"""
-
-import logging
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from agents.collectors import cgroup, command_line, environment, loaded, process_stat, procfs, visible_gpus
-from agents.worker import Worker
+from agents.collectors.rounds import Process, Rounds
 from wire.labels import MAX_LABEL, MAX_LABELS, is_label
 from wire.messages import GpuFacts
 from wire.variables import SET
 
-log = logging.getLogger(__name__)
-
 REFRESH_S: Final = 300.0
 AGAIN_S: Final = 15.0
 """A process that has just begun sets up its environment and loads its libraries; it is read once more after this time."""
-HANG_S: Final = 30.0
-MAX_HANGS: Final = 3
-"""Threads that were given up; with one more, labels are no longer read."""
 _ANCESTORS: Final = 8
 _MAX_BYTES: Final = 1 << 20
 _IDENTITY: Final = ("container", "pod", "pod_name", "slurm_job", "slurm_step", "pid_in_namespace")
 _SHUT_IN: Final = {"container", "pod", "slurm_job", "pid_in_namespace"}
 """Labels of processes that may see fewer GPUs than the node has."""
 
-Process: TypeAlias = tuple[int, int, str]
-"""Pid, start time and user."""
-
-
-@dataclass(slots=True)
-class _Known:
-    start: int
-    due: float
-    reads: int = 0
-    labels: dict[str, str] = field(default_factory=dict)
-    not_permitted: frozenset[str] = frozenset()
+_Answer: TypeAlias = tuple[dict[str, str], frozenset[str]]
+"""Labels, and the files of /proc/PID that this user may not read."""
 
 
 class ProcessLabels:
@@ -49,123 +28,31 @@ class ProcessLabels:
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = str(proc)
-        self._known: dict[int, _Known] = {}
-        self._worker = Worker("fettle-labels")
-        self._began = 0.0
-        self._job: _Job | None = None
-        self._hung: set[tuple[int, int]] = set()
-        self._hangs = 0
+        self._rounds: Rounds[_Answer] = Rounds(self._proc, "labels", self._read, AGAIN_S, REFRESH_S)
+        self._answers: dict[int, _Answer] = {}
         self._gpus: Sequence[GpuFacts] = ()
 
     @property
     def not_permitted(self) -> frozenset[str]:
         """Files of /proc/PID that this user may not read, of any of the processes."""
-        return frozenset[str]().union(*(known.not_permitted for known in self._known.values()))
+        return frozenset[str]().union(*(denied for _, denied in self._answers.values()))
 
     def of(self, processes: Iterable[Process], now: float, gpus: Sequence[GpuFacts] = ()) -> dict[int, dict[str, str]]:
         """What is known by now of each process, by its pid; one that was not read yet is left out. Starts what is due.
 
         `gpus`: those of the node; when they change, all is read again, for what a process may use is told by them.
         """
-        self._take()
-        if gpus is not self._gpus:
-            self._gpus = gpus
-            for one in self._known.values():
-                one.due = now
-        wanted = list(processes)
-        pids = {pid for pid, _, _ in wanted}
-        for pid in self._known.keys() - pids:
-            del self._known[pid]
-        due: list[Process] = []
-        for pid, start, user in wanted:
-            known = self._known.get(pid)
-            if known is None or known.start != start:
-                known = self._known[pid] = _Known(start, now)
-            if known.due <= now and (pid, start) not in self._hung:
-                due.append((pid, start, user))
-        self._watch(now)
-        if due and not self._worker.busy and self._hangs <= MAX_HANGS:
-            self._job, self._began = _Job(self._proc, due, gpus), now
-            for pid, _, _ in due:
-                known = self._known[pid]
-                known.due = now + (AGAIN_S if known.reads == 0 else REFRESH_S)
-                known.reads += 1
-            self._worker.start(self._job.run, lambda: None)
-        return {pid: known.labels for pid, known in self._known.items() if known.labels}
+        has_changed, self._gpus = gpus is not self._gpus, gpus
+        self._answers = self._rounds.of(processes, now, anew=has_changed)
+        return {pid: labels for pid, (labels, _) in self._answers.items() if labels}
 
     def close(self) -> None:
         """Let the thread end; does not wait for it."""
-        self._worker.close()
+        self._rounds.close()
 
-    def _take(self) -> None:
-        """Take what the thread has found so far."""
-        if self._job is None:
-            return
-        has_ended = not self._worker.busy
-        while self._job.found:
-            pid, start, labels, denied = self._job.found.popleft()
-            known = self._known.get(pid)
-            if known is not None and known.start == start:
-                known.labels, known.not_permitted = labels, denied
-        if has_ended:
-            self._job = None
-
-    def _watch(self, now: float) -> None:
-        """Give up a thread that hangs at one process, and never ask that process again."""
-        if self._job is None or not self._worker.busy or self._job.at is None:
-            return
-        pid, start, since = self._job.at
-        if time.monotonic() - since < HANG_S:
-            return
-        self._hung.add((pid, start))
-        self._hangs += 1
-        self._job.is_given_up = True
-        for known_pid, known_start, _ in self._job.left():
-            if (known := self._known.get(known_pid)) is not None and known.start == known_start:
-                known.due = now
-        self._job = None
-        self._worker.close()
-        self._worker = Worker("fettle-labels")
-        end = "" if self._hangs <= MAX_HANGS else " No labels are read from now on; restart the agent once the node is well."
-        log.warning("Reading what process %d is has hung for %.0f s; it goes without labels.%s", pid, HANG_S, end)
-
-
-class _Job:
-    """One round of reading; made in the loop, run in the thread."""
-
-    def __init__(self, proc: str, processes: list[Process], gpus: Sequence[GpuFacts]) -> None:
-        self.at: tuple[int, int, float] | None = None
-        self.is_given_up = False
-        self.found: deque[tuple[int, int, dict[str, str], frozenset[str]]] = deque()
-        self._proc = proc
-        self._processes = processes
-        self._gpus = gpus
-        self._next = 0
-
-    def run(self) -> None:
-        for number, (pid, start, user) in enumerate(self._processes):
-            if self.is_given_up:
-                return
-            self._next = number + 1
-            self.at = (pid, start, time.monotonic())
-            try:
-                labels, denied = read(self._proc, pid, user, self._gpus)
-            except Exception:  # a thread that dies would take every later process's labels with it
-                log.exception("The labels of process %d could not be read", pid)
-                continue
-            if _start(self._proc, pid) == start:  # else it ended meanwhile, and these may be another's
-                self.found.append((pid, start, labels, frozenset(denied)))
-        self.at = None
-
-    def left(self) -> list[Process]:
-        return self._processes[self._next :]
-
-
-def _start(proc: str, pid: int) -> int | None:
-    try:
-        return process_stat.parse(procfs.read(f"{proc}/{pid}/stat")).start
-    except (OSError, ValueError, IndexError):
-        return None
+    def _read(self, pid: int, user: str) -> _Answer:
+        labels, denied = read(self._proc, pid, user, self._gpus)
+        return labels, frozenset(denied)
 
 
 def read(proc: str, pid: int, user: str, gpus: Sequence[GpuFacts] = ()) -> tuple[dict[str, str], set[str]]:

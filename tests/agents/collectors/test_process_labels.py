@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.collectors import environment, process_labels
-from agents.collectors.process_labels import MAX_HANGS, Process, ProcessLabels, read, with_described
+from agents.collectors import environment, process_labels, rounds
+from agents.collectors.process_labels import ProcessLabels, read, with_described
 from agents.collectors.processes import ProcessCollector
+from agents.collectors.rounds import MAX_HANGS, Process
 from agents.told_labels import ToldLabels
 from tests.agents.proc import Proc
 from wire.codec import encode
@@ -34,7 +35,7 @@ def settled(
     """What is known once the thread is through (or `until` holds)."""
     labels.of(processes, now)
     deadline = time.monotonic() + 5
-    while (labels._worker.busy if until is None else not until()) and time.monotonic() < deadline:
+    while (labels._rounds.is_busy if until is None else not until()) and time.monotonic() < deadline:
         time.sleep(0.005)
     return labels.of(processes, now)
 
@@ -94,7 +95,7 @@ def test_other_gpus_make_the_labels_be_read_again(proc: Proc) -> None:
     for cards in (CARDS, CARDS[1:]):
         labels.of([(10, 100, "")], 0.0, cards)
         deadline = time.monotonic() + 5
-        while labels._worker.busy and time.monotonic() < deadline:
+        while labels._rounds.is_busy and time.monotonic() < deadline:
             time.sleep(0.005)
         told.append(labels.of([(10, 100, "")], 0.0, cards)[10]["visible_gpus"])
 
@@ -195,7 +196,7 @@ def test_a_process_that_hangs_its_reader_costs_its_own_labels_alone(
         return real(content, user)
 
     monkeypatch.setattr(environment, "labels", hanging)
-    monkeypatch.setattr(process_labels, "HANG_S", 0.05)
+    monkeypatch.setattr(rounds, "HANG_S", 0.05)
     pids = range(10, 20)
     for pid in pids:
         proc.process(pid, cmdline="torchrun train.py")
@@ -209,7 +210,7 @@ def test_a_process_that_hangs_its_reader_costs_its_own_labels_alone(
         assert settled(labels, wanted, 1.0, lambda: 11 in labels.of(wanted, 1.0)) == {11: {"launcher": "torchrun"}}
         assert labels.of(wanted, 1000.0).keys() == {11}
         stuck: list[Process] = [(pid, 100, "stuck") for pid in pids]
-        settled(labels, stuck, 2000.0, lambda: (labels.of(stuck, 2000.0), labels._hangs > MAX_HANGS)[1])
+        settled(labels, stuck, 2000.0, lambda: (labels.of(stuck, 2000.0), labels._rounds.hangs > MAX_HANGS)[1])
         for _ in range(5):
             labels.of(stuck, 9000.0)
     finally:
