@@ -207,7 +207,7 @@ def step_reports(config: AgentConfig) -> Iterator[Found]:
 
 def collector_seconds(config: AgentConfig) -> dict[str, float]:
     """Seconds that a second round of each of the host's collectors takes; the GPUs are in the tick."""
-    host, processes = HostCollector(config.proc, config.sys), ProcessCollector(config.proc, None)
+    host, processes = HostCollector(config.proc, config.sys), ProcessCollector(config.proc, None, config.sys)
     try:
         host.collect()
         me = (os.getpid(),)
@@ -215,6 +215,7 @@ def collector_seconds(config: AgentConfig) -> dict[str, float]:
         return {"host": _timed(host.collect), "one process": _timed(lambda: processes.collect(me, time.monotonic()))}
     finally:
         host.close()
+        processes.close()
 
 
 def _timed(call: Callable[[], object]) -> float:

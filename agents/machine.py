@@ -64,7 +64,7 @@ class Machine:
         self._read_facts = partial(facts, proc, sys)
         self._read_ports = partial(ports, sys)
         self._reports = reports
-        self._processes = ProcessCollector(proc, reports)
+        self._processes = ProcessCollector(proc, reports, sys)
         self._labels = ProcessLabels(proc)
         self._stock = self._gpus.stock
         self._changing = ChangingFacts(self._read_facts)
@@ -161,6 +161,7 @@ class Machine:
             self._kernel.close()
         self._host.close()
         self._labels.close()
+        self._processes.close()
         self._changing.close()
         self._engines.close()
         if self._reports is not None:

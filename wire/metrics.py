@@ -294,6 +294,12 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("involuntary_switches_total", "process", "counter", "switches", 0, _BYTES, "Times its main thread was taken off the CPU for others.", Proc("/proc/PID/status")),
     Metric("read_bytes_total", "process", "counter", "bytes", 0, _BYTES, "Bytes that storage delivered for it, page cache left out.", Proc("/proc/PID/io")),
     Metric("write_bytes_total", "process", "counter", "bytes", 0, _BYTES, "Bytes it caused to be written to storage.", Proc("/proc/PID/io")),
+    Metric("cpu_quota_cores", "process", "gauge", "cores", 0, 8192, "CPU that its control group may use, the tightest limit above it; nothing limits it: not_found.", Proc("/sys/fs/cgroup/*/cpu.max"), None, "slow"),
+    Metric("cpu_periods_total", "process", "counter", "periods", 0, _BYTES, "Periods of that limit in which the group wanted CPU.", Proc("/sys/fs/cgroup/*/cpu.stat"), None, "slow"),
+    Metric("cpu_throttled_periods_total", "process", "counter", "periods", 0, _BYTES, "Periods in which the limit held the group back.", Proc("/sys/fs/cgroup/*/cpu.stat"), None, "slow"),
+    Metric("cpus_allowed", "process", "gauge", "cores", 0, 8192, "CPUs that its main thread may run on, by affinity and control group.", Proc("/proc/PID/status"), None, "slow"),
+    Metric("shm_used_bytes", "process", "gauge", "bytes", 0, 1 << 50, "In use of /dev/shm as the process sees it; a container has one of its own.", Proc("/proc/PID/root/dev/shm"), None, "slow"),
+    Metric("shm_size_bytes", "process", "gauge", "bytes", 0, 1 << 50, "Size of /dev/shm as the process sees it; a container's is 64 MiB unless told otherwise.", Proc("/proc/PID/root/dev/shm"), None, "slow"),
     # Process: what the driver's accounting keeps of it
     Metric("gpu_util_lifetime_pct", "process", "gauge", "percent", 0, 100, "Share of its life in which a kernel of it ran, on the GPU that it used most.", Accounted("gpuUtilization"), None, "slow"),
     Metric("gpu_mem_max_bytes", "process", "gauge", "bytes", 0, 1 << 43, "Most device memory that it ever held, on the GPU where that was most.", Accounted("maxMemoryUsage"), None, "slow"),

@@ -16,6 +16,8 @@ from agents.collectors.descendants import Descendants, Tree
 from agents.collectors.interpreters import INTERPRETER, script
 from agents.collectors.process_readers import READERS, Answers
 from agents.collectors.process_stat import Stat
+from agents.collectors.rounds import Process
+from agents.collectors.slow_processes import SlowProcesses
 from wire.messages import Cell
 from wire.metrics import Reported, accept, of
 
@@ -66,8 +68,9 @@ class Reading:
 class ProcessCollector:
     """Reads the processes it is asked for from a /proc given as an argument."""
 
-    def __init__(self, proc: Path = Path("/proc"), reports: Reports | None = None) -> None:
+    def __init__(self, proc: Path = Path("/proc"), reports: Reports | None = None, sys: Path = Path("/sys")) -> None:
         self._proc = str(proc)
+        self._slow = SlowProcesses(proc, sys)
         self._reports = reports
         self._seen: dict[int, _Seen] = {}
         self._tree = Tree(self._proc)
@@ -84,10 +87,21 @@ class ProcessCollector:
         if wanted:
             self._tree.refresh(now)
         holders = frozenset(wanted)
+        self._slow.ask(self._known(), now)
+        before = frozenset(self._seen)
         readings = [self._read(pid, now, holders, (accounts or {}).get(pid, {})) for pid in wanted]
         for pid in self._seen.keys() - holders:
             del self._seen[pid]
+        if self._seen.keys() - before:
+            self._slow.ask(self._known(), now)  # by the next tick it is read
         return readings
+
+    def close(self) -> None:
+        """Let the thread end; does not wait for it."""
+        self._slow.close()
+
+    def _known(self) -> list[Process]:
+        return [(pid, seen.start, seen.user) for pid, seen in self._seen.items()]
 
     def started_by_holder(self, pid: int) -> bool:
         """True for a child of a process that held a GPU in the last tick, as far as the last scan knows."""
@@ -119,6 +133,7 @@ class ProcessCollector:
             raw["io_delay_s_total"] = stat.io_delay / _HZ
         for reader in READERS:
             raw |= reader(base)
+        raw |= self._slow.of(pid, stat.start)
         raw |= account
         raw |= dict.fromkeys(_REPORTED, "not_found")
         if self._reports is not None:

@@ -1,0 +1,109 @@
+"""What a process may have of the CPU: its control group's quota, how often that held it back, and the CPUs that it may run on.
+
+Version 2 and version 1 of control groups (https://docs.kernel.org/admin-guide/cgroup-v2.html, .../scheduler/sched-bwc.html). A quota
+binds at every level of the tree: the tightest one counts, and the periods are those of its level.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from agents.collectors import procfs
+from agents.collectors.process_readers import Answers
+
+_QUOTA: Final = ("cpu_periods_total", "cpu_throttled_periods_total", "cpu_quota_cores")
+_MAX_DEPTH: Final = 32
+_V1: Final = ("cpu", "cpu,cpuacct", "cpuacct,cpu")
+
+
+class _Group(NamedTuple):
+    """A level: its folder, the files that have the quota, and what the kernel writes for none."""
+
+    folder: str
+    is_v1: bool
+
+
+def quota(proc: str, sys: str, pid: int) -> Answers:
+    """The tightest quota in cores, its periods and those in which the group was held back; `not_found` where nothing limits it."""
+    try:
+        lines = procfs.read(f"{proc}/{pid}/cgroup").decode(errors="replace").splitlines()
+        found: tuple[float, _Group] | None = None
+        known = False
+        for group in _levels(f"{sys}/fs/cgroup", lines):
+            try:
+                cores = _cores(group)
+            except FileNotFoundError:
+                continue  # the root has no quota, and a group may have no CPU controller
+            known = True
+            if cores is not None and (found is None or cores < found[0]):
+                found = cores, group
+        if found is None:
+            return dict.fromkeys(_QUOTA, "not_found" if known or _is_root(lines) else "unsupported")
+        told = dict(line.split(None, 1) for line in procfs.read(f"{found[1].folder}/cpu.stat").splitlines())
+        return dict(zip(_QUOTA, (int(told[b"nr_periods"]), int(told[b"nr_throttled"]), found[0]), strict=True))
+    except OSError as error:
+        return dict.fromkeys(_QUOTA, procfs.reason(error))
+    except (ValueError, IndexError, KeyError):
+        return dict.fromkeys(_QUOTA, "not_a_number")
+
+
+def allowed(proc: str, sys: str, pid: int) -> Answers:
+    """How many CPUs its main thread may run on: its affinity within its control group's CPUs, those that are switched off left out."""
+    try:
+        status = procfs.read(f"{proc}/{pid}/status")
+        at = status.index(b"\nCpus_allowed_list:")
+        words = status[at + 19 : status.index(b"\n", at + 1)]
+        cpus = ranges(words.decode())
+        return {"cpus_allowed": len(cpus & ranges(procfs.read(f"{sys}/devices/system/cpu/online").decode()))}
+    except OSError as error:
+        return {"cpus_allowed": procfs.reason(error)}
+    except ValueError:
+        return {"cpus_allowed": "not_a_number"}
+
+
+def ranges(text: str) -> set[int]:
+    """The numbers of a list such as `0-3,8`; ValueError for anything else."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        if part:
+            first, _, last = part.partition("-")
+            if int(last or first) >= 1 << 16:
+                raise ValueError(part)
+            found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _levels(root: str, lines: list[str]) -> Iterator[_Group]:
+    """The process's group and those above it, as far as this agent sees them."""
+    path, is_v1 = _path(lines)
+    if path is None or ".." in path.split("/"):
+        return  # outside the namespace of control groups that the agent is in
+    names = [name for name in path.split("/") if name][:_MAX_DEPTH]
+    for base in [f"{root}/{name}" for name in _V1] if is_v1 else [root]:
+        for depth in range(len(names), -1, -1):
+            yield _Group("/".join((base, *names[:depth])), is_v1)
+
+
+def _path(lines: list[str]) -> tuple[str | None, bool]:
+    """The path of the hierarchy that has the CPU controller, and True for version 1."""
+    unified: str | None = None
+    for line in lines:
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if "cpu" in controllers.split(","):
+            return path, True
+        if number == "0" and not controllers:
+            unified = path
+    return unified, False
+
+
+def _is_root(lines: list[str]) -> bool:
+    return _path(lines)[0] == "/"
+
+
+def _cores(group: _Group) -> float | None:
+    """The level's quota; None where it has none."""
+    if group.is_v1:
+        quota = int(procfs.read(f"{group.folder}/cpu.cfs_quota_us"))
+        return None if quota < 0 else quota / int(procfs.read(f"{group.folder}/cpu.cfs_period_us"))
+    words = procfs.read(f"{group.folder}/cpu.max").split()
+    return None if words[0] == b"max" else int(words[0]) / int(words[1])
