@@ -14,7 +14,7 @@ from agents.collectors.disks import Disks
 from agents.collectors.infiniband import InfiniBand
 from agents.collectors.load import Load
 from agents.collectors.memory import Memory, SharedMemory, Swapped
-from agents.collectors.network import Network, Retransmits
+from agents.collectors.network import Network, NicRate, Retransmits
 from agents.collectors.pressure import Pressure
 from agents.collectors.slow import Reader, Slow, answers_of
 from agents.device import SLOW_S
@@ -31,7 +31,7 @@ FAST: Final[tuple[Callable[[Path], Reader], ...]] = (Memory, Disks, Load, Pressu
 
 def slow(proc: Path, sys: Path, shm: Path) -> tuple[Reader, ...]:
     """What is read now and then, each in a thread of its own: one that hangs costs its own readings alone."""
-    return (Swapped(proc), Retransmits(proc), CoreClock(sys), InfiniBand(sys), SharedMemory(shm))
+    return (Swapped(proc), Retransmits(proc), CoreClock(sys), InfiniBand(sys), NicRate(sys), SharedMemory(shm))
 
 
 class HostCollector:

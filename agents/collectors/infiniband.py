@@ -22,7 +22,12 @@ _MARGIN: Final = 1.1
 """A port's rate is of the wire's nominal speed, and the interval is not known to the millisecond."""
 _RATE: Final = re.compile(rb"([\d.]+) *Gb/sec")
 _DATA: Final = {"ib_rx_bytes_total": "port_rcv_data", "ib_tx_bytes_total": "port_xmit_data"}
-_ERRORS: Final = {"ib_symbol_errors_total": "symbol_error", "ib_link_downed_total": "link_downed"}
+_PLAIN: Final = {
+    "ib_symbol_errors_total": "symbol_error",
+    "ib_link_downed_total": "link_downed",
+    "ib_xmit_wait_total": "port_xmit_wait",
+}
+_RATES: Final = ("ib_rate_bytes_per_s", "ib_rate_max_bytes_per_s")
 
 
 @dataclass(slots=True)
@@ -35,9 +40,9 @@ class _Counter:
 
 
 class InfiniBand:
-    """Octets and errors of all ports together, and how many ports are active."""
+    """Octets, errors and waits of all ports together, how many ports are active, and how fast those are."""
 
-    names = ("ib_ports", "ib_ports_active", *_DATA, *_ERRORS)
+    names = ("ib_ports", "ib_ports_active", *_RATES, *_DATA, *_PLAIN)
 
     def __init__(self, sys: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = sys / "class" / "infiniband"
@@ -52,11 +57,11 @@ class InfiniBand:
         ports = sorted(self._root.glob("*/ports/*"))
         if not ports:
             return {}
-        active = sum(b"ACTIVE" in procfs.read(str(port / "state")) for port in ports)
-        found: dict[str, Number | str] = {"ib_ports": len(ports), "ib_ports_active": active}
+        active = [port for port in ports if b"ACTIVE" in procfs.read(str(port / "state"))]
+        found: dict[str, Number | str] = {"ib_ports": len(ports), "ib_ports_active": len(active), **_rates(active)}
         for name, file in _DATA.items():
             found[name] = _sum([self._octets(port, file, seconds) for port in ports])
-        for name, file in _ERRORS.items():
+        for name, file in _PLAIN.items():
             found[name] = _sum([_number(port / "counters" / file) for port in ports])
         return found
 
@@ -93,6 +98,39 @@ class InfiniBand:
             return raw
         before.octets += delta * before.octets_each
         return before.octets
+
+
+def _rates(active: list[Path]) -> dict[str, Number | str]:
+    """What the active ports run at, and what they would if each were as fast as the fastest of its kind on this node.
+
+    The kernel does not tell what a port could do, but a node has several of the same board as a rule, cabled alike: one that trained
+    at fewer lanes or at a lower speed stands out. Where no board is there twice, nothing is known.
+    """
+    each = [(_kind(port), _octets_per_s(port)) for port in active]
+    if not all(rate for _, rate in each):
+        return dict.fromkeys(_RATES, "unsupported")
+    fastest: dict[tuple[bytes, bytes], float] = {}
+    for kind, rate in each:
+        fastest[kind] = max(rate, fastest.get(kind, 0.0))
+    has_peers = len(fastest) < len(each)
+    return dict(
+        zip(
+            _RATES,
+            (sum(rate for _, rate in each), sum(fastest[kind] for kind, _ in each) if has_peers else "not_found"),
+            strict=True,
+        )
+    )
+
+
+def _kind(port: Path) -> tuple[bytes, bytes]:
+    """The board, and whether the port speaks InfiniBand or Ethernet; a board that does not say what it is has no peers."""
+    told = []
+    for file in (port.parent.parent / "board_id", port / "link_layer"):
+        try:
+            told.append(procfs.read(str(file)).strip())
+        except OSError:
+            told.append(b"")
+    return (told[0] or str(port).encode(), told[1])
 
 
 def _octets_per_s(port: Path) -> float:

@@ -67,6 +67,33 @@ class Network:
         self._file.close()
 
 
+class NicRate:
+    """The fastest network card that is up. Reading a speed may ask the card's firmware, and a link seldom changes."""
+
+    names = ("nic_rate_bytes_per_s",)
+
+    def __init__(self, sys: Path) -> None:
+        self._class = sys / "class" / "net"
+
+    def read(self) -> Mapping[str, Number | str]:
+        """Nothing where no card says how fast it is, as virtual machines' do not."""
+        rates = [rate for place in self._class.glob("*") if (place / "device").exists() and (rate := _bytes_per_s(place))]
+        return {"nic_rate_bytes_per_s": max(rates)} if rates else {}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _bytes_per_s(place: Path) -> float:
+    """What a card that is up carries in each direction; 0 where it is down or does not say."""
+    try:
+        if procfs.read(str(place / "operstate")).strip() != b"up":
+            return 0.0
+        return max(0, int(procfs.read(str(place / "speed")))) * 1e6 / 8  # the kernel's Mb/s; -1: not known
+    except (OSError, ValueError):
+        return 0.0
+
+
 class Retransmits:
     """TCP segments sent again: congestion or loss on the way to storage and other nodes (NCCL over sockets too)."""
 

@@ -20,7 +20,9 @@ class Port:
         (self.folder / "counters").mkdir(parents=True)
         (self.folder / "state").write_text("4: ACTIVE\n")
         (self.folder / "rate").write_text("100 Gb/sec (4X EDR)\n")
-        for name in ("port_rcv_data", "port_xmit_data", "symbol_error", "link_downed"):
+        (self.folder / "link_layer").write_text("InfiniBand\n")
+        (sys / "class" / "infiniband" / device / "board_id").write_text("MT_0000000838\n")
+        for name in ("port_rcv_data", "port_xmit_data", "symbol_error", "link_downed", "port_xmit_wait"):
             self.counts(name, 0)
 
     def counts(self, name: str, value: object) -> None:
@@ -44,12 +46,13 @@ def test_data_counters_count_words_of_four_octets(tmp_path: Path, clock: Callabl
     one.counts("port_rcv_data", 1000)
     two.counts("port_rcv_data", 10)
     one.counts("symbol_error", 3)
+    two.counts("port_xmit_wait", 70)
     found = ib.read()
 
     assert found["ib_rx_bytes_total"] == 4040
     assert found["ib_tx_bytes_total"] == 0
     assert (found["ib_ports"], found["ib_ports_active"]) == (2, 1)
-    assert (found["ib_symbol_errors_total"], found["ib_link_downed_total"]) == (3, 0)
+    assert (found["ib_symbol_errors_total"], found["ib_link_downed_total"], found["ib_xmit_wait_total"]) == (3, 0, 70)
 
 
 def test_a_counter_of_32_bits_that_wraps_goes_on(tmp_path: Path, clock: Callable[[], float]) -> None:
@@ -119,3 +122,47 @@ def test_a_virtual_function_has_no_counters(tmp_path: Path, clock: Callable[[], 
 
     assert InfiniBand(tmp_path, clock).read()["ib_rx_bytes_total"] == "unsupported"
     assert InfiniBand(tmp_path / "none", clock).read() == {}
+
+
+def rates(sys: Path) -> tuple[object, object]:
+    """The ports' speed in Gb/s, now and at their best; or the reasons."""
+    found = InfiniBand(sys).read()
+    told = (found["ib_rate_bytes_per_s"], found["ib_rate_max_bytes_per_s"])
+    return tuple(value if isinstance(value, str) else value * 8 / 1e9 for value in told)  # type: ignore[return-value]
+
+
+def test_a_port_that_trained_down_is_slower_than_its_peers(tmp_path: Path) -> None:
+    """One lane of four; a port that is down has no speed, and a board of another kind is no peer."""
+    ports = [Port(tmp_path, f"mlx5_{number}") for number in range(4)]
+    storage = Port(tmp_path, "mlx5_4")
+    (tmp_path / "class/infiniband/mlx5_4/board_id").write_text("MT_0000000359\n")
+    (storage.folder / "rate").write_text("25 Gb/sec (1X EDR)\n")
+    assert rates(tmp_path) == (425.0, 425.0)
+    (ports[2].folder / "rate").write_text("25 Gb/sec (1X EDR)\n")
+    assert rates(tmp_path) == (350.0, 425.0)
+    (ports[2].folder / "state").write_text("1: DOWN\n")
+    (ports[2].folder / "rate").write_text("2.5 Gb/sec (1X SDR)\n")
+
+    assert rates(tmp_path) == (325.0, 325.0)
+
+
+def test_an_ethernet_port_of_the_same_board_is_no_peer(tmp_path: Path) -> None:
+    """A board may speak either, at another speed."""
+    roce = Port(tmp_path, "mlx5_1")
+    Port(tmp_path)
+    (roce.folder / "link_layer").write_text("Ethernet\n")
+    (roce.folder / "rate").write_text("25 Gb/sec (1X EDR)\n")
+
+    assert rates(tmp_path) == (125.0, "not_found")
+
+
+def test_ports_that_do_not_say_how_fast_they_are_have_no_speed(tmp_path: Path) -> None:
+    """Neither zero nor that of the others alone; without a link there is none to have."""
+    Port(tmp_path)
+    odd = Port(tmp_path, "mlx5_1")
+    (odd.folder / "rate").write_text("\n")
+    assert rates(tmp_path) == ("unsupported", "unsupported")
+    for port in tmp_path.glob("class/infiniband/*/ports/1/state"):
+        port.write_text("1: DOWN\n")
+
+    assert rates(tmp_path) == (0.0, "not_found")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.collectors.network import Network, Retransmits
+from agents.collectors.network import Network, NicRate, Retransmits
 
 
 def test_errors_and_drops_stand_beside_the_bytes(tmp_path: Path) -> None:
@@ -81,3 +81,31 @@ def test_resent_segments_are_found_by_their_name(tmp_path: Path) -> None:
 
     snmp.write_text("Tcp: RtoAlgorithm\nTcp: 1\n")
     assert Retransmits(tmp_path).read() == {}
+
+
+def test_the_fastest_card_that_is_up_tells_its_speed(tmp_path: Path) -> None:
+    """The kernel counts in Mb/s; bridges are no cards, and one that is down has no speed."""
+    for name, state, speed in (
+        ("ens1", "up", "25000"),
+        ("ens2", "up", "100000"),
+        ("ens3", "down", "400000"),
+        ("ens4", "up", "-1"),
+    ):
+        device(tmp_path, name)
+        (tmp_path / "class/net" / name / "operstate").write_text(state + "\n")
+        (tmp_path / "class/net" / name / "speed").write_text(speed + "\n")
+    (tmp_path / "class/net/br0").mkdir()
+    (tmp_path / "class/net/br0/operstate").write_text("up\n")
+    (tmp_path / "class/net/br0/speed").write_text("800000\n")
+
+    assert NicRate(tmp_path).read() == {"nic_rate_bytes_per_s": 12.5e9}
+
+
+def test_a_virtual_machines_card_that_does_not_say_is_no_answer(tmp_path: Path) -> None:
+    """Not zero: nothing is known."""
+    device(tmp_path, "eth0")
+    (tmp_path / "class/net/eth0/operstate").write_text("up\n")
+    (tmp_path / "class/net/eth0/speed").write_text("-1\n")
+
+    assert NicRate(tmp_path).read() == {}
+    assert NicRate(tmp_path / "none").read() == {}
