@@ -133,7 +133,9 @@ class Machine:
         self._take_stock()
         now = time.monotonic()
         self._remember(rows.holds, now)
-        readings = self._processes.collect((hold.pid for hold in rows.holds), now, rows.accounts)
+        readings = self._processes.collect((hold.pid for hold in rows.holds), now, rows.accounts, self._homes(rows.holds))
+        unknown = next((reason for reason in rows.holds_reasons if reason is not None), None)
+        self._host.tell_used(unknown or self._processes.cores_used)
         shown = {reading.pid for reading in readings}
         named = ((one.pid, one.start, one.user) for one in readings if one.start is not None)
         labels = self._labels.of(named, now, self._stock.gpus)
@@ -180,6 +182,15 @@ class Machine:
             self._holders[hold.pid] = now
         for pid in [pid for pid, seen in self._holders.items() if now - seen > HOLDER_S]:
             del self._holders[pid]
+
+    def _homes(self, holds: list[Hold]) -> dict[int, set[int]]:
+        """The NUMA nodes of the GPUs that each process holds, as far as they are known."""
+        nodes, gpus = self.inventory.host.gpu_numa_nodes, self.inventory.gpus
+        found: dict[int, set[int]] = {}
+        for hold in holds:
+            if (node := nodes.get(gpus[hold.gpu].uuid)) is not None:
+                found.setdefault(hold.pid, set()).add(node)
+        return found
 
     def _take_stock(self) -> None:
         """Another inventory, and with it another hello, once the driver shows other GPUs or the host has changed."""

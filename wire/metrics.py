@@ -238,6 +238,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     # Host
     Metric("cpu_pct_per_core", "host", "vector", "percent", 0, 100, "Busy share of each core.", Proc("/proc/stat"), kept=False),
     Metric("cpu_busy_cores", "host", "mean", "cores", 0, 8192, "Cores kept busy: the sum of every core's busy share.", Proc("/proc/stat")),
+    Metric("cpu_other_cores", "host", "mean", "cores", 0, 8192, "Cores kept busy by others than the processes that hold a GPU and their descendants.", Proc("/proc/stat")),
     Metric("cpu_core_max_pct", "host", "mean", "percent", 0, 100, "Busy share of the busiest core.", Proc("/proc/stat")),
     Metric("cpu_user_pct", "host", "mean", "percent", 0, 100, "Time in user code, over all cores.", Proc("/proc/stat")),
     Metric("cpu_system_pct", "host", "mean", "percent", 0, 100, "Time in the kernel, over all cores.", Proc("/proc/stat")),
@@ -292,6 +293,9 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("write_chars_total", "process", "counter", "bytes", 0, _BYTES, "Bytes passed to write calls, page cache included.", Proc("/proc/PID/io")),
     Metric("main_thread_cpu_pct", "process", "mean", "percent", 0, 100, "CPU of its main thread, which launches the kernels of most programs.", Proc("/proc/PID/task/PID/stat")),
     Metric("dataloader_workers", "process", "gauge", "processes", 0, 1 << 22, "Descendants that run the process's own program (forked, or spawned by multiprocessing) and hold no GPU: data loader workers as a rule.", Proc("/proc/PID/cmdline")),
+    Metric("slow_worker_ratio", "process", "gauge", "number", 0, 1e6, "CPU of the busiest data loader worker over the median of all, in the last 15 s; fewer than three that worked: not_found.", Proc("/proc/PID/stat"), None, "slow"),
+    Metric("worker_turnovers_total", "process", "counter", "events", 0, _BYTES, "Times that all data loader workers were others than before, as with each epoch where they are not kept.", Proc("/proc/PID/stat")),
+    Metric("numa_local", "process", "gauge", "ratio", 0, 1, "1 where its main thread last ran on the NUMA node of a GPU that it holds, else 0; a machine of one node: unsupported.", Proc("/proc/PID/stat")),
     Metric("io_delay_s_total", "process", "counter", "seconds", 0, _BYTES, "Time its main thread waited for storage; only where the kernel keeps delay accounts (sysctl kernel.task_delayacct).", Proc("/proc/PID/stat")),
     Metric("shmem_bytes", "process", "gauge", "bytes", 0, 1 << 50, "Resident shared memory (/dev/shm, shared mappings without a file): what data loader workers hand over.", Proc("/proc/PID/status")),
     Metric("voluntary_switches_total", "process", "counter", "switches", 0, _BYTES, "Times its main thread gave up the CPU to wait.", Proc("/proc/PID/status")),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from agents.collectors import procfs
+from agents.collectors.cpu_list import ranges
 from agents.collectors.process_readers import Answers
 
 _QUOTA: Final = ("cpu_periods_total", "cpu_throttled_periods_total", "cpu_quota_cores")
@@ -58,18 +59,6 @@ def allowed(proc: str, sys: str, pid: int) -> Answers:
         return {"cpus_allowed": procfs.reason(error)}
     except ValueError:
         return {"cpus_allowed": "not_a_number"}
-
-
-def ranges(text: str) -> set[int]:
-    """The numbers of a list such as `0-3,8`; ValueError for anything else."""
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        if part:
-            first, _, last = part.partition("-")
-            if int(last or first) >= 1 << 16:
-                raise ValueError(part)
-            found.update(range(int(first), int(last or first) + 1))
-    return found
 
 
 def _levels(root: str, lines: list[str]) -> Iterator[_Group]:

@@ -6,6 +6,7 @@ from collections.abc import Container
 from typing import Final
 
 from agents.collectors import process_stat, procfs
+from agents.collectors.workers import Workers
 
 _HZ: Final = os.sysconf("SC_CLK_TCK")
 _SCAN_SHARE: Final = 0.0002
@@ -60,6 +61,9 @@ class Descendants:
         self.count = 0
         self.workers: int | None = None
         """Those that run the process's own program and hold no GPU; None where its command line cannot be read."""
+        self.spread = Workers()
+        self.cores: dict[int, float] = {}
+        """What each one used between the last two calls, by its pid."""
         self._pid = pid
         self._known: dict[int, _Child] = {}
         self._at: float | None = None
@@ -68,7 +72,7 @@ class Descendants:
     def read(self, tree: Tree, now: float, holders: Container[int]) -> float | None:
         """Percent of a core that the known ones used since the call before; None without one. Zombies do not count."""
         found: dict[int, _Child] = {}
-        ticks = 0
+        used: dict[int, int] = {}
         if not self._own:  # it may have been read between the fork and the exec of the process itself
             self._own = _command_line(tree.proc, self._pid)
         pending = [(pid, self._pid) for pid in tree.children(self._pid)]
@@ -84,7 +88,7 @@ class Descendants:
                 continue
             before = self._known.get(pid)
             child = before if before is not None and before.start == stat.start else _Child(stat.start, stat.ticks)
-            ticks += max(0, stat.ticks - child.ticks)
+            used[pid] = max(0, stat.ticks - child.ticks)
             child.ticks = stat.ticks
             if child.sights < _SIGHTS:
                 child.sights += 1
@@ -96,8 +100,14 @@ class Descendants:
         elapsed = now - self._at if self._at is not None else 0.0
         self._known, self._at = found, now
         self.count = len(found)
-        self.workers = sum(child.is_worker and pid not in holders for pid, child in found.items()) if self._own else None
-        return ticks / _HZ / elapsed * 100 if elapsed > 0 else None
+        workers = [(pid, child) for pid, child in found.items() if child.is_worker and pid not in holders]
+        self.workers = len(workers) if self._own else None
+        self.spread.look({(pid, child.start): child.ticks for pid, child in workers if child.sights >= _SIGHTS}, now)
+        if elapsed <= 0:
+            self.cores = {}
+            return None
+        self.cores = {pid: ticks / _HZ / elapsed for pid, ticks in used.items()}
+        return sum(self.cores.values()) * 100
 
     def _runs_own_program(self, words: bytes | None, parents: bytes | None) -> bool:
         if not words:

@@ -23,6 +23,8 @@ from wire.metrics import Number, accept, sent
 
 HOST_METRICS: Final = tuple(sent("host"))
 POSITION: Final = {metric.name: i for i, metric in enumerate(HOST_METRICS)}
+OTHERS: Final = "cpu_other_cores"
+"""No reader's: it needs to know who holds a GPU."""
 
 
 FAST: Final[tuple[Callable[[Path], Reader], ...]] = (Memory, Disks, Load, Pressure)
@@ -61,6 +63,15 @@ class HostCollector:
             answers = answers_of(reader)
             for name in reader.names:
                 self._set(POSITION[name], answers.get(name, "unsupported"))
+
+    def tell_used(self, cores: float | str) -> None:
+        """What the processes that hold a GPU and their descendants used of the cores that were busy; or why that is not known."""
+        busy = POSITION["cpu_busy_cores"]
+        told = self.values[busy]
+        if told is None:
+            self._set(POSITION[OTHERS], self.reasons[busy] or "no_previous")
+        else:
+            self._set(POSITION[OTHERS], cores if isinstance(cores, str) else max(0.0, told - cores))
 
     def close(self) -> None:
         """Close the files."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class Stat:
     """The fields that matter. `ticks` is CPU time and `io_delay` time waited for storage, in clock ticks; `start` tells
-    a process from a later one of the same pid. `io_delay` is None where the kernel has no such field."""
+    a process from a later one of the same pid; `processor` is the CPU that its main thread last ran on. The last two are None
+    where the kernel has no such field."""
 
     comm: str
     state: str
@@ -15,6 +16,7 @@ class Stat:
     threads: int
     start: int
     io_delay: int | None
+    processor: int | None
 
 
 def parse(content: bytes) -> Stat:
@@ -29,4 +31,5 @@ def parse(content: bytes) -> Stat:
         threads=int(words[17]),
         start=int(words[19]),
         io_delay=int(words[39]) if len(words) > 39 else None,
+        processor=int(words[36]) if len(words) > 36 else None,
     )

@@ -6,7 +6,7 @@ command line is kept here; `process_labels.py` tells more, in the words of `wire
 
 import os
 import pwd
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from agents.collectors import process_stat, procfs
 from agents.collectors.descendants import Descendants, Tree
 from agents.collectors.interpreters import INTERPRETER, script
+from agents.collectors.numa import Numa
 from agents.collectors.process_readers import READERS, Answers
 from agents.collectors.process_stat import Stat
 from agents.collectors.rounds import Process
@@ -51,6 +52,8 @@ class _Seen:
     ticks: int
     at: float
     main_ticks: int | None = None
+    cores: float | None = None
+    """What it used since the call before."""
 
 
 @dataclass(slots=True)
@@ -70,7 +73,10 @@ class ProcessCollector:
 
     def __init__(self, proc: Path = Path("/proc"), reports: Reports | None = None, sys: Path = Path("/sys")) -> None:
         self._proc = str(proc)
+        self.cores_used: float | str = 0.0
+        """Cores that the processes asked for and their descendants used between the last two calls, or why that is not known."""
         self._slow = SlowProcesses(proc, sys)
+        self._numa = Numa(sys)
         self._reports = reports
         self._seen: dict[int, _Seen] = {}
         self._tree = Tree(self._proc)
@@ -78,10 +84,16 @@ class ProcessCollector:
         self._keeps_delays = _keeps_delays(self._proc)
         self._may_be_strangers = not _sees_all(self._proc)
 
-    def collect(self, pids: Iterable[int], now: float, accounts: Mapping[int, Answers] | None = None) -> list[Reading]:
+    def collect(
+        self,
+        pids: Iterable[int],
+        now: float,
+        accounts: Mapping[int, Answers] | None = None,
+        homes: Mapping[int, Collection[int]] | None = None,
+    ) -> list[Reading]:
         """One reading for each pid, in order; `now` is a monotonic second. An unreadable process has reasons alone.
 
-        `accounts`: what the GPU's driver keeps of a process, by pid.
+        `accounts`: what the GPU's driver keeps of a process, by pid; `homes`: the NUMA nodes of the GPUs that it holds.
         """
         wanted = sorted(set(pids))[:MAX_PROCESSES]
         if wanted:
@@ -89,9 +101,10 @@ class ProcessCollector:
         holders = frozenset(wanted)
         self._slow.ask(self._known(), now)
         before = frozenset(self._seen)
-        readings = [self._read(pid, now, holders, (accounts or {}).get(pid, {})) for pid in wanted]
+        readings = [self._read(pid, now, holders, (accounts or {}).get(pid, {}), (homes or {}).get(pid, ())) for pid in wanted]
         for pid in self._seen.keys() - holders:
             del self._seen[pid]
+        self.cores_used = self._cores_used(readings)
         if self._seen.keys() - before:
             self._slow.ask(self._known(), now)  # by the next tick it is read
         return readings
@@ -100,6 +113,18 @@ class ProcessCollector:
         """Let the thread end; does not wait for it."""
         self._slow.close()
 
+    def _cores_used(self, readings: list[Reading]) -> float | str:
+        used: dict[int, float] = {}
+        for reading in readings:
+            seen = self._seen.get(reading.pid)
+            if seen is None:
+                return reading.reasons[0] or "not_found"
+            if seen.cores is None:
+                return "no_previous"
+            used |= seen.descendants.cores  # of two holders one may be the other's descendant
+            used[reading.pid] = seen.cores
+        return sum(used.values())
+
     def _known(self) -> list[Process]:
         return [(pid, seen.start, seen.user) for pid, seen in self._seen.items()]
 
@@ -107,7 +132,7 @@ class ProcessCollector:
         """True for a child of a process that held a GPU in the last tick, as far as the last scan knows."""
         return any(pid in self._tree.children(holder) for holder in self._seen)
 
-    def _read(self, pid: int, now: float, holders: Container[int], account: Answers) -> Reading:
+    def _read(self, pid: int, now: float, holders: Container[int], account: Answers, home: Collection[int]) -> Reading:
         base = f"{self._proc}/{pid}"
         try:
             stat = process_stat.parse(procfs.read(f"{base}/stat"))
@@ -128,7 +153,10 @@ class ProcessCollector:
         raw["children"] = seen.descendants.count
         workers = seen.descendants.workers
         raw["dataloader_workers"] = "not_found" if workers is None else workers
+        raw["worker_turnovers_total"] = "not_found" if workers is None else seen.descendants.spread.turnovers
+        raw["slow_worker_ratio"] = seen.descendants.spread.busiest
         raw["threads"] = stat.threads
+        raw["numa_local"] = self._numa.is_local(stat.processor, home)
         if self._keeps_delays and stat.io_delay is not None:
             raw["io_delay_s_total"] = stat.io_delay / _HZ
         for reader in READERS:
@@ -157,7 +185,8 @@ class ProcessCollector:
             main = None
             found["main_thread_cpu_pct"] = procfs.reason(error) if isinstance(error, OSError) else "driver_error"
         if elapsed > 0:
-            found["cpu_pct"] = max(0, stat.ticks - seen.ticks) / _HZ / elapsed * 100
+            seen.cores = max(0, stat.ticks - seen.ticks) / _HZ / elapsed
+            found["cpu_pct"] = seen.cores * 100
             if main is not None and seen.main_ticks is not None:  # ticks are whole: a full second may count one too many
                 found["main_thread_cpu_pct"] = min(100.0, max(0, main - seen.main_ticks) / _HZ / elapsed * 100)
         seen.ticks, seen.main_ticks, seen.at = stat.ticks, main, now

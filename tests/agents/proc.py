@@ -53,6 +53,7 @@ class Proc:
         io_delay: int = 0,
         shmem_kb: int = 0,
         namespace_pid: int | None = None,
+        processor: int = 0,
     ) -> None:
         """One process; `main_ticks` None: its main thread cannot be read."""
         directory = self.root / str(pid)
@@ -60,7 +61,7 @@ class Proc:
 
         def line(ticks: int) -> str:
             words = [state, str(parent), *["0"] * 9, str(ticks // 2), str(ticks - ticks // 2), *["0"] * 4, str(threads)]
-            words += ["0", str(start), *["0"] * 19, str(io_delay), "0"]
+            words += ["0", str(start), *["0"] * 16, str(processor), "0", "0", str(io_delay), "0"]
             return f"{pid} ({comm}) {' '.join(words)}\n"
 
         (directory / "stat").write_text(line(ticks))

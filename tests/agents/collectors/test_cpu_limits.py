@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents.collectors import cpu_limits
-from agents.collectors.cpu_limits import ranges
+from agents.collectors.cpu_list import ranges
 
 POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0b1a2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice"
 CONTAINER = f"{POD}/cri-containerd-{'4f' * 32}.scope"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents.collectors.cpu import Cpu
-from agents.collectors.host import FAST, HOST_METRICS, POSITION, HostCollector, slow
+from agents.collectors.host import FAST, HOST_METRICS, OTHERS, POSITION, HostCollector, slow
 from agents.collectors.host_facts import facts
 from agents.collectors.network import Network
 from tests.agents.proc import Proc
@@ -127,7 +127,7 @@ def test_every_host_metric_has_one_reader(proc: Proc) -> None:
         Network(proc.root, proc.root),
         *slow(proc.root, proc.root, proc.root),
     ]
-    names = [name for reader in readers for name in reader.names]
+    names = [name for reader in readers for name in reader.names] + [OTHERS]
 
     assert sorted(names) == sorted(metric.name for metric in HOST_METRICS)
 
@@ -166,3 +166,20 @@ def test_this_machine_has_a_memory_reading() -> None:
     assert isinstance(value, int)
     assert value > 1 << 20
     host.close()
+
+
+def test_cores_that_others_keep_busy_are_what_gpu_programs_do_not_use(proc: Proc) -> None:
+    """Where one of the two is not known, the difference is not either; it is never below zero."""
+    host = host_of(proc)
+    host.collect()
+    host.tell_used(1.0)
+    assert reading(host, "cpu_other_cores") == (None, "no_previous")
+    proc.stat((190, 50, 810, 50), (80, 0, 1020, 0))
+    host.collect()
+    host.tell_used(0.5)
+    assert reading(host, "cpu_other_cores") == (pytest.approx(1.2), None)
+    host.tell_used(3.0)
+    assert reading(host, "cpu_other_cores") == (0.0, None)
+
+    host.tell_used("not_permitted")
+    assert reading(host, "cpu_other_cores") == (None, "not_permitted")

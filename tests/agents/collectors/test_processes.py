@@ -69,6 +69,27 @@ def test_what_a_process_does_to_storage_memory_and_its_main_thread_is_read(proc:
     assert (value(reading, "voluntary_switches_total"), value(reading, "involuntary_switches_total")) == ((70, None), (3, None))
 
 
+def test_what_holders_and_their_descendants_use_is_counted_once(proc: Proc) -> None:
+    """A rank that a launcher started, which holds a GPU too, is not also the launcher's."""
+    for pid, parent in ((10, 1), (11, 10), (12, 11), (13, 10)):
+        proc.process(pid, parent=parent, ticks=0)
+    collector = ProcessCollector(proc.root)
+
+    def used(now: float, *pids: int) -> float | str:
+        """What these and theirs used since the call before."""
+        collector.collect(pids, now)
+        return collector.cores_used
+
+    assert used(0.0, 10, 11) == "no_previous"
+    for pid, parent, cores in ((10, 1, 1.0), (11, 10, 0.5), (12, 11, 0.25), (13, 10, 2.0)):
+        proc.process(pid, parent=parent, ticks=int(cores * 2 * HZ))
+
+    assert used(2.0, 10, 11) == pytest.approx(3.75)
+    assert used(3.0) == 0
+    assert used(4.0, 10, 77) == "no_previous"
+    assert used(5.0, 77) == "not_found"
+
+
 def test_a_kernel_that_keeps_no_delays_has_none_not_zero(proc: Proc) -> None:
     """Its field is there and says 0."""
     proc.process(10)
