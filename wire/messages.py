@@ -72,6 +72,7 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     gpu_numa_nodes: dict[str, int] = field(default_factory=dict)  # by GPU UUID; a GPU that is not here: not known
     nvidia_module_version: str | None = None
     nvidia_parameters: dict[str, str] = field(default_factory=dict)
+    rdma_ready: bool | None = None  # adapters may reach the GPUs' memory: nvidia_peermem is loaded, or DMA-BUF does it
     absent: dict[str, str] = field(default_factory=dict)  # by the name of a fact above: why it is not told, a metric's reason
 
 

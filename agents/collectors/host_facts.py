@@ -38,6 +38,9 @@ PARAMETERS: Final = (
 """Parameters of the module that bear on speed or on what can be read; no other one is told (some are paths)."""
 _MODULE: Final = re.compile(rb"Kernel Module(?: for \S+)?\s+(\d[\d.]*)")
 _VALUE_MAX: Final = 200
+_PEER_MODULES: Final = ("nvidia_peermem", "nv_peer_mem")
+_DMA_BUF_KERNEL: Final = (5, 12)
+_RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
 
 
 def facts(proc: Path = Path("/proc"), sys: Path = Path("/sys"), gpus: Iterable[GpuFacts] = ()) -> HostFacts:
@@ -57,7 +60,11 @@ def facts(proc: Path = Path("/proc"), sys: Path = Path("/sys"), gpus: Iterable[G
     nodes = _gpu_nodes(sys / "bus" / "pci" / "devices", gpus)
     if gpus and not nodes:
         absent["gpu_numa_nodes"] = "not_found"
+    ready = _rdma_ready(version, sys / "module", os.uname().release)
+    if ready is None:
+        absent["rdma_ready"] = absent.get("nvidia_module_version", "not_found")
     return HostFacts(
+        rdma_ready=ready,
         cores=os.cpu_count(),
         mem_total_bytes=None if content is None else meminfo(content)[0],
         kernel=os.uname().release,
@@ -68,6 +75,22 @@ def facts(proc: Path = Path("/proc"), sys: Path = Path("/sys"), gpus: Iterable[G
         nvidia_parameters=_parameters(parameters or b""),
         absent=absent,
     )
+
+
+def _rdma_ready(version: bytes | None, modules: Path, release: str) -> bool | None:
+    """Whether adapters may read and write the GPUs' memory without the host's; None where that cannot be told.
+
+    Either a module of NVIDIA's or Mellanox's does it, or NVIDIA's open kernel module through DMA-BUF, on Linux 5.12 and newer
+    (https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-rdma.html).
+    """
+    if version is None:
+        return None
+    if any((modules / name).exists() for name in _PEER_MODULES):
+        return True
+    found = _RELEASE.match(release)
+    if b"Open Kernel Module" in version and found is not None:
+        return (int(found[1]), int(found[2])) >= _DMA_BUF_KERNEL
+    return False if modules.is_dir() else None
 
 
 def _distances(nodes: Path) -> dict[int, tuple[int, ...]]:

@@ -39,8 +39,8 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
         model = Node
         fields: tuple[str, ...] = (
             "id", "name", "state", "recording", "source", "gpus_total", "findings_open", "cores", "mem_total_bytes", "kernel",
-            "driver_version", "cuda_driver_version", "nvidia_module_version", "cpu_governor", "agent_version", "interval_s",
-            "connected_at", "disconnected_at", "last_seen_at", "clock_skew_s", "created_at",
+            "driver_version", "cuda_driver_version", "nvidia_module_version", "cpu_governor", "rdma_ready", "agent_version",
+            "interval_s", "connected_at", "disconnected_at", "last_seen_at", "clock_skew_s", "created_at",
         )  # fmt: skip
 
     @extend_schema_field(serializers.ChoiceField(choices=STATES))

@@ -16,6 +16,7 @@ FACT: Final = {
     "nvidia_module_version": _("NVIDIA kernel module"),
     "cores": _("CPU cores"),
     "mem_total_bytes": _("Host memory"),
+    "rdma_ready": "GPUDirect RDMA",
     "numa_distances": _("NUMA distances"),
     "numa_node": _("NUMA node"),
     "node": _("Node"),
@@ -67,6 +68,7 @@ _BY_ENGLISH: Final = {
     "CUDA": "cuda_driver_version",
     "NVIDIA kernel module": "nvidia_module_version",
     "CPU cores": "cores",
+    "GPUDirect RDMA": "rdma_ready",
     "NUMA distances": "numa_distances",
     "NUMA node": "numa_node",
     "Node": "node",
@@ -81,6 +83,8 @@ def changed(text: str) -> str:
         return str(_SAID).replace("{total}", found["total"])
     name, colon, what = text.partition(": ")
     if colon and name in _BY_ENGLISH:
+        if _BY_ENGLISH[name] == "rdma_ready":
+            what = " → ".join(str({"yes": words.YES, "no": words.NO}.get(one, one)) for one in what.split(" → "))
         return f"{FACT[_BY_ENGLISH[name]]}: {what}"
     fact, _space, which = name.rpartition(" ")
     return f"{FACT[_BY_ENGLISH[fact]]} {which}: {what}" if colon and fact in _BY_ENGLISH else text

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from fleet.dashboard import fact_words
+from fleet.dashboard import fact_words, words
 from fleet.dashboard.fact_words import FACT, GPU_LABEL
 from fleet.dashboard.templatetags.units import count, memory
 from fleet.inventory.models import PROMETHEUS, Gpu, Node
@@ -31,7 +31,7 @@ class Fact:
 
 def of_node(node: Node) -> list[Fact]:
     """The node's, the parameters of its NVIDIA module last."""
-    return [*(_plain(node, name) for name in _NODE), _distances(node), _parameters(node)]
+    return [*(_plain(node, name) for name in _NODE), _rdma(node), _distances(node), _parameters(node)]
 
 
 def of_gpu(gpu: Gpu, node: Node) -> Fact:
@@ -56,6 +56,11 @@ def _plain(node: Node, name: str) -> Fact:
     value = getattr(node, name)
     text = count(value) if name == "cores" else memory(value) if name == "mem_total_bytes" else value
     return _fact(node, name, str(text) if value else "")
+
+
+def _rdma(node: Node) -> Fact:
+    ready = node.rdma_ready
+    return _fact(node, "rdma_ready", "" if ready is None else str(words.YES if ready else words.NO))
 
 
 def _distances(node: Node) -> Fact:

@@ -24,6 +24,7 @@ NAMES: Final = {
     "cuda_driver_version": "CUDA",
     "nvidia_module_version": "NVIDIA kernel module",
     "cores": "CPU cores",
+    "rdma_ready": "GPUDirect RDMA",
     "numa_distances": "NUMA distances",
     "nvidia_parameters": "Module parameter",
     "numa_node": "NUMA node",
@@ -52,6 +53,7 @@ def columns(host: HostFacts) -> dict[str, Any]:
         "nvidia_module_version": clean(host.nvidia_module_version or "", 40),
         "nvidia_parameters": _parameters(host.nvidia_parameters),
         "cpu_governor": clean(host.cpu_governor or "", 40),
+        "rdma_ready": host.rdma_ready,
         "numa_distances": _distances(host.numa_distances),
         "facts_absent": _absent(host.absent),
         "cores": host.cores if host.cores is not None and 1 <= host.cores <= 1 << 20 else None,
@@ -76,7 +78,7 @@ def changes(node: Node, told: dict[str, Any]) -> list[tuple[Gpu | None, str]]:
         if name not in told or name == "nvidia_parameters":
             continue
         before, after = getattr(node, name), told[name]
-        if before != after and (before or name in _ALWAYS or name in node.facts_absent):
+        if before != after and (before or before is False or name in _ALWAYS or name in node.facts_absent):
             found.append((None, _line(NAMES[name], before, after)))
     before, after = node.nvidia_parameters, told["nvidia_parameters"]
     if not after:
@@ -116,6 +118,8 @@ def _line(name: str, before: object, after: object) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, dict):
         text = "; ".join(f"{key}: {' '.join(map(str, row))}" for key, row in value.items())
     else:

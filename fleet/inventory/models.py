@@ -37,6 +37,9 @@ class Node(models.Model):
         default=dict, blank=True, help_text="Parameters of the NVIDIA module by name, as told last."
     )
     cpu_governor = models.CharField(max_length=40, blank=True, help_text="Of the first core.")
+    rdma_ready = models.BooleanField(
+        null=True, blank=True, help_text="Its adapters may reach the GPUs' memory (nvidia_peermem or DMA-BUF); null: not told."
+    )
     numa_distances = models.JSONField(
         default=dict, blank=True, help_text="From each NUMA node to all of them; 10 is its own memory."
     )

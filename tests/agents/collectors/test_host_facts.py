@@ -1,6 +1,8 @@
 """What a host is: NUMA, the NVIDIA module, the governor."""
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,6 +41,7 @@ def test_facts_tell_the_module_and_where_each_gpu_is(tmp_path: Path) -> None:
     assert told.numa_distances == {0: (10, 21), 1: (21, 10)}
     assert told.cpu_governor == "powersave"
     assert told.absent == {"mem_total_bytes": "not_found"}
+    assert told.rdma_ready is (tuple(map(int, os.uname().release.split(".")[:2])) >= (5, 12))
 
 
 def test_a_host_that_tells_nothing_has_no_facts_made_up(tmp_path: Path) -> None:
@@ -48,7 +51,8 @@ def test_a_host_that_tells_nothing_has_no_facts_made_up(tmp_path: Path) -> None:
     assert (told.mem_total_bytes, told.cpu_governor, told.nvidia_module_version) == (None, None, None)
     assert (told.numa_distances, told.gpu_numa_nodes, told.nvidia_parameters) == ({}, {}, {})
     assert told.absent == dict.fromkeys(
-        ("mem_total_bytes", "cpu_governor", "numa_distances", "nvidia_module_version", "nvidia_parameters"), "not_found"
+        ("mem_total_bytes", "cpu_governor", "numa_distances", "nvidia_module_version", "nvidia_parameters", "rdma_ready"),
+        "not_found",
     )
 
 
@@ -71,3 +75,38 @@ def test_the_older_closed_module_writes_its_version_without_open(tmp_path: Path)
     )
 
     assert facts(tmp_path, tmp_path).nvidia_module_version == "535.183.01"
+
+
+@pytest.mark.parametrize(
+    ("module", "loaded", "kernel", "ready"),
+    [
+        ("Open Kernel Module for x86_64  580.159.04", (), "6.8.0-45-generic", True),
+        ("Open Kernel Module for x86_64  580.159.04", (), "5.10.0-9-amd64", False),
+        ("Open Kernel Module for x86_64  580.159.04", ("nvidia_peermem",), "5.10.0-9-amd64", True),
+        ("x86_64 Kernel Module  535.183.01", (), "6.8.0", False),
+        ("x86_64 Kernel Module  535.183.01", ("nv_peer_mem",), "6.8.0", True),
+        ("x86_64 Kernel Module  535.183.01", None, "6.8.0", None),
+        (None, ("nvidia_peermem",), "6.8.0", None),
+    ],
+)
+def test_adapters_reach_the_gpus_memory_by_a_module_or_by_dma_buf(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: str | None,
+    loaded: tuple[str, ...] | None,
+    kernel: str,
+    ready: bool | None,
+) -> None:
+    """DMA-BUF needs NVIDIA's open module and Linux 5.12; where modules cannot be seen, or there is no driver, nothing is known."""
+    if module is not None:
+        (tmp_path / "driver/nvidia").mkdir(parents=True)
+        (tmp_path / "driver/nvidia/version").write_text(f"NVRM version: NVIDIA UNIX {module}  Release Build\n")
+    if loaded is not None:
+        (tmp_path / "module").mkdir()
+        for name in loaded:
+            (tmp_path / "module" / name).mkdir()
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(release=kernel))
+    told = facts(tmp_path, tmp_path)
+
+    assert told.rdma_ready is ready
+    assert ("rdma_ready" in told.absent) is (ready is None)

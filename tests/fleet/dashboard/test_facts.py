@@ -22,7 +22,7 @@ def known(**more: Any) -> Node:
     node = make_node("n", 2)
     told = {
         "cores": 192, "mem_total_bytes": 1 << 40, "cpu_governor": "powersave", "kernel": "6.8.0", "driver_version": "580.159.04",
-        "cuda_driver_version": "13.0", "nvidia_module_version": "580.159.04", "numa_distances": {"0": [10, 21], "1": [21, 10]},
+        "cuda_driver_version": "13.0", "nvidia_module_version": "580.159.04", "numa_distances": {"0": [10, 21], "1": [21, 10]}, "rdma_ready": False,
         "nvidia_parameters": {"EnableMSI": "1", "RmProfilingAdminOnly": "1", "RegistryDwords": ""}, "recording": "",
     }  # fmt: skip
     for name, value in (told | more).items():
@@ -68,7 +68,8 @@ def test_each_fact_that_is_not_told_has_its_reason() -> None:
     assert told["CPU governor"].reason == str(words.REASON["not_permitted"])
     assert told["Module parameters"].reason == str(words.REASON["not_found"])
     assert told["Kernel"].reason == "its agent does not tell it"
-    node.recording = "leak"
+    assert told["GPUDirect RDMA"].text == "no"  # which is told, unlike nothing
+    node.recording, node.rdma_ready = "leak", None
     assert {fact.reason for fact in facts.of_node(node)} == {str(words.REASON["not_recorded"])}
 
 
@@ -159,7 +160,9 @@ def test_every_name_of_a_change_has_its_word() -> None:
     with translation.override("zh-hans"):
         same = [text for text in texts if fact_words.changed(text) == text]
 
-    assert same == ["CUDA: 1 → 2", "nothing of the kind"]
+    assert same == ["CUDA: 1 → 2", "GPUDirect RDMA: 1 → 2", "nothing of the kind"]
+    with translation.override("zh-hans"):
+        assert fact_words.changed("GPUDirect RDMA: yes → –") == f"GPUDirect RDMA: {words.YES} → –" != "GPUDirect RDMA: yes → –"
 
 
 def test_every_label_and_reason_has_a_word() -> None:

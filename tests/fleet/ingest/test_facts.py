@@ -26,6 +26,7 @@ HOST = HostFacts(
     numa_distances={0: (10, 21), 1: (21, 10)},
     gpu_numa_nodes={UUIDS[0]: 0, UUIDS[1]: 1},
     nvidia_module_version="580.159.04",
+    rdma_ready=False,
     nvidia_parameters={"EnableMSI": "1", "RegistryDwords": ""},
 )
 
@@ -61,6 +62,8 @@ def test_the_facts_of_a_hello_are_kept() -> None:
         ({"driver_version": "590.10"}, "Driver: 580.159.04 → 590.10"),
         ({"nvidia_module_version": "590.10"}, "NVIDIA kernel module: 580.159.04 → 590.10"),
         ({"cores": 32}, "CPU cores: 64 → 32"),
+        ({"rdma_ready": True}, "GPUDirect RDMA: no → yes"),
+        ({"rdma_ready": None}, "GPUDirect RDMA: no → –"),
         ({"numa_distances": {0: (10,)}}, "NUMA distances: 0: 10 21; 1: 21 10 → 0: 10"),
         ({"nvidia_parameters": {"EnableMSI": "0", "RegistryDwords": ""}}, "Module parameter EnableMSI: 1 → 0"),
         ({"cpu_governor": None, "absent": {"cpu_governor": "not_found"}}, "CPU governor: powersave → –"),
