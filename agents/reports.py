@@ -135,7 +135,7 @@ class Reports:
         if sender.stepped_at is None:
             return found
         since_step_s = max(0.0, now - sender.stepped_at)
-        found["since_step_s"] = since_step_s
+        found["since_step_s"] = round(since_step_s, 1)
         if since_step_s <= min(HOLD_MAX_S, max(HOLD_MIN_S, hold)):
             found |= sender.means | step_report.passing(told)
         return found

@@ -99,7 +99,7 @@ def lasting(told: Told, since_s: float) -> Answers:
         "checkpoints_total": _or_absent(told.checkpoints),
         "checkpoint_save_s": _or_absent(told.checkpoint_s),
         "checkpoint_bytes": _or_absent(told.checkpoint_bytes),
-        "since_checkpoint_s": "not_found" if since is None else since + since_s,
+        "since_checkpoint_s": "not_found" if since is None else round(since + since_s, 1),
     }
 
 
