@@ -42,6 +42,7 @@ INSTALLED_APPS = [
     "fleet.inventory",
     "fleet.commands",
     "fleet.benches",
+    "fleet.annotations",
     "fleet.store",
     "fleet.ingest",
     "fleet.findings",

@@ -122,6 +122,21 @@ def labels() -> str:
     return "\n".join(lines) + "\n"
 
 
+def annotations() -> str:
+    """The page of the annotations' keys."""
+    from advisor.annotations import MAX_TEXT, SCOPES, of_scope
+
+    lines = [
+        f"{BANNER}# Annotations\n\nFrom `advisor/annotations.py`. What no sensor can know, a scheduler, a pipeline or a person"
+        " [tells over REST](../how-to/annotate.md); rules read the key `x` as `note_x`, which is unknown where nobody told it."
+        f" A text has at most {MAX_TEXT} characters.\n"
+    ]
+    for scope in SCOPES:
+        lines.append(f"\n## {scope}\n\n| key | takes | what it says |\n| --- | --- | --- |")
+        lines += [f"| `{note.key}` | {note.takes} | {note.help} |" for note in of_scope(scope)]
+    return "\n".join(lines) + "\n"
+
+
 def rules() -> str:
     """The page of the advisor's rules."""
     from advisor.rule import load
@@ -291,6 +306,7 @@ def lab() -> str:
 PAGES = {
     "metrics.md": metrics,
     "labels.md": labels,
+    "annotations.md": annotations,
     "rules.md": rules,
     "planners.md": planners,
     "cards.md": cards,

@@ -13,6 +13,7 @@ from rest_framework.exceptions import APIException, ParseError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
+from fleet.annotations.telling import TellError
 from fleet.commands.asking import AskError
 from fleet.findings.lifecycle import MoveError
 from fleet.store.series import StoreError
@@ -48,7 +49,7 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(error, StoreError):
         log.error("The store failed a request: %s", error)  # its text may name paths: for the log alone
         error = StoreUnavailable()
-    elif isinstance(error, MoveError | AskError):
+    elif isinstance(error, MoveError | AskError | TellError):
         error = Conflict(str(error))
     elif isinstance(error, RequestDataTooBig):
         error = TooLarge()

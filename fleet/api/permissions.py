@@ -53,3 +53,19 @@ class MaySendBenchRuns(BasePermission):
         if isinstance(request.auth, ApiToken) and not request.auth.may_write:
             return False
         return request.user.has_perm("benches.add_benchrun")
+
+
+class MayAnnotate(BasePermission):
+    """Reading is for everyone who is known; annotating needs the right to, and a token that may write."""
+
+    message = _(
+        "This needs the right to change annotations (operators have it), and with a token one that was made with --write."
+    )
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True for reads, and for writes by a person with the right whose token, if any, may write."""
+        if request.method in SAFE_METHODS:
+            return True
+        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
+            return False
+        return request.user.has_perm("annotations.change_annotation")

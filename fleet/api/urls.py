@@ -5,6 +5,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.routers import SimpleRouter
 
+from fleet.api.annotations import AnnotationViewSet
 from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
 from fleet.api.commands import CommandViewSet
 from fleet.api.planners import PlannersView, PlannerView
@@ -17,6 +18,7 @@ router.register("gpus", GpuViewSet)
 router.register("findings", FindingViewSet)
 router.register("bench-runs", BenchRunViewSet)
 router.register("bench-scores", BenchScoreViewSet)
+router.register("annotations", AnnotationViewSet)
 
 urlpatterns = [
     *router.urls,

@@ -15,6 +15,7 @@ from drf_spectacular.validation import validate_schema
 from rest_framework.test import APIClient
 
 from fleet.accounts.models import User
+from fleet.annotations.telling import tell
 from fleet.benches.keep import keep
 from fleet.commands.asking import ask
 from fleet.findings.lifecycle import Place, report
@@ -23,6 +24,7 @@ from tests.fleet.rows import found, gpu, node
 from wire.bench import decode
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
+NOTED: Any = {"scope": "node", "target": "n1", "key": "maintenance", "value": True}
 
 
 def generated() -> dict[str, Any]:
@@ -48,8 +50,10 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
     row = report(timezone.now(), found(), Place(home.pk, (card.pk,)))
     schema = json.loads(alice.get("/api/v1/schema/?format=json").content)
     alice_herself = User.objects.get(username="alice")
-    alice_herself.user_permissions.add(*Permission.objects.filter(codename__in=("add_command", "add_benchrun")))
+    wanted = ("add_command", "add_benchrun", "change_annotation")
+    alice_herself.user_permissions.add(*Permission.objects.filter(codename__in=wanted))
     run = keep(decode(report_of(home, at=1.79e9)), home, timezone.now()).run
+    (noted,), _ = tell([NOTED | {"at": None, "until": None}], alice_herself)
     command = ask(home, "take_driver_back", None, "a test", alice_herself)
     ids: dict[str, int | str] = {
         f"/api/v1/nodes/{home.pk}/commands/": command.pk,
@@ -58,6 +62,13 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/api/v1/findings/": row.pk,
         "/api/v1/bench-runs/": run.pk,
         "/api/v1/planners/": "batch",
+        "/api/v1/annotations/": noted.pk,
+    }
+    bodies: dict[str, Any] = {
+        "commands": {"what": "resume_profiling", "reason": "a test"},
+        "annotations": [NOTED],
+        "bench-runs": json.loads(report_of(home)),
+        "planners": {"micro_batch": 4},
     }
     asked = 0
 
@@ -70,17 +81,12 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         for method in operations:
             body: dict[str, Any] | None = None
             if method == "post":
-                bodies: dict[str, dict[str, Any]] = {
-                    "commands": {"what": "resume_profiling", "reason": "a test"},
-                    "bench-runs": json.loads(report_of(home)),
-                    "planners": {"micro_batch": 4},
-                }
-                body = next((body for word, body in bodies.items() if word in path), {"after": "accepted"})
+                body = next((body for part, body in bodies.items() if part in path), {"after": "accepted"})
             answer = getattr(alice, method)(real, body, format=None if body is None else "json")
             assert str(answer.status_code) in operations[method]["responses"], f"{method} {real}"
             assert answer.status_code < 300
             asked += 1
-    assert asked == 19
+    assert asked == 23
 
 
 def test_it_says_how_to_sign_in() -> None:
