@@ -25,11 +25,13 @@ def buckets(table: Table, rows: pl.DataFrame, metrics: Sequence[str], step_s: in
     return answer(table, rollup.roll(table, rows, metrics, step_s, p95=full), metrics, full=full)
 
 
-def answer(table: Table, rolled: pl.DataFrame, metrics: Sequence[str], *, full: bool = False) -> pl.DataFrame:
-    """`Series.series` of one entity's roll-ups in the registry's units, ordered by key."""
-    if len(table.keys) > 2:  # processes: each is rolled up by itself, and together they are one
+def answer(
+    table: Table, rolled: pl.DataFrame, metrics: Sequence[str], *, full: bool = False, of_all: bool = False
+) -> pl.DataFrame:
+    """`Series.series` of one entity's roll-ups in the registry's units, ordered by key; `of_all`: of many, with their keys."""
+    if len(table.keys) > 2 and not of_all:  # processes: each is rolled up by itself, and together they are one
         rolled = rollup.merge(table, rolled.sort("ts", maintain_order=True), metrics, 1, apart=False)
-    made: list[pl.Expr] = [pl.col("ts").cast(pl.Int64)]
+    made: list[pl.Expr] = [pl.col(key).cast(pl.Int64) for key in (table.keys if of_all else ("ts",))]
     for column in (table.columns[name] for name in metrics):
         made += _shown(column)
         made += _shown_full(column) if full else []

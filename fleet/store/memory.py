@@ -5,11 +5,13 @@ from typing import Any
 
 import polars as pl
 
-from fleet.store.buckets import buckets, check
+from fleet.store.buckets import answer, buckets, check
 from fleet.store.columns import MAX_KEY, Table, tables
+from fleet.store.rollup import roll
 from fleet.store.series import StoreError
 from wire.metrics import Scope
 
+HOUR_S = 3600
 DAY_S = 86_400
 
 
@@ -50,6 +52,14 @@ class MemorySeries:
         table = self._table(scope)
         names = check(table, metrics, step_s)
         return buckets(table, self.window(scope, start, end, [entity], names), names, step_s, full=full)
+
+    def hours(self, scope: Scope, start: int, end: int, metrics: Collection[str]) -> pl.DataFrame:
+        """As Hourly.hours, always from the rows."""
+        table = self._table(scope)
+        names = check(table, metrics, HOUR_S)
+        return answer(
+            table, roll(table, self.window(scope, start, end, None, names), names, HOUR_S), names, full=True, of_all=True
+        )
 
     def latest(
         self, scope: Scope, since: int, entities: Collection[int] | None = None, metrics: Collection[str] | None = None

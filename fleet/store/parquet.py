@@ -136,6 +136,14 @@ class ParquetSeries:
         ordered = pl.concat(parts, how="vertical_relaxed").sort(table.keys)
         return answer(table, merge(table, ordered, names, step_s), names, full=full)
 
+    def hours(self, scope: Scope, start: int, end: int, metrics: Collection[str]) -> pl.DataFrame:
+        """As Hourly.hours."""
+        table = self.table(scope)
+        names = check(table, metrics, HOUR_S)
+        rolled = self.rolled[scope][ROLLED[-1]]
+        rows = self.readers[scope][ROLLED[-1]].rows(start, end, None, rolled.wanted(names))
+        return answer(table, rolled.read(rows, names), names, full=True, of_all=True)
+
     def latest(
         self, scope: Scope, since: int, entities: Collection[int] | None = None, metrics: Collection[str] | None = None
     ) -> pl.DataFrame:
