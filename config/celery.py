@@ -33,6 +33,7 @@ def schedule(sender: Celery, **_: Any) -> None:
     periods = {
         "fleet.findings.tasks.advise": settings.FETTLE_ADVISOR_EVERY_S,
         "fleet.findings.tasks.sweep_events": 5,
+        "fleet.findings.tasks.refresh_slow": 60,
         "fleet.findings.tasks.forget": 3600,
         "fleet.notify.tasks.route_transitions": 2,
         "fleet.notify.tasks.sweep_deliveries": 2,

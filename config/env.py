@@ -111,6 +111,20 @@ def integer(name: str, default: int, low: int = 0, high: int = 1 << 31, *, about
     return number
 
 
+def number(name: str, default: float | None, low: float, high: float, *, about: str) -> float | None:
+    """A finite number between `low` and `high`; an empty variable counts as unset."""
+    value = _value(name)
+    if value is None or not value.strip():
+        return default
+    try:
+        found = float(value)
+    except ValueError:
+        raise SettingError(f"{name}={value!r} is not a number; give one from {low:g} to {high:g}.") from None
+    if not low <= found <= high:  # not-a-number too
+        raise SettingError(f"{name}={value} is outside {low:g} to {high:g}; give a number between them.")
+    return found
+
+
 def rises(values: Mapping[str, float], unit: str) -> None:
     """SettingError unless each value, by its variable, is at least the one before."""
     pairs = list(values.items())

@@ -45,6 +45,7 @@ INSTALLED_APPS = [
     "fleet.annotations",
     "fleet.store",
     "fleet.ingest",
+    "fleet.slow",
     "fleet.findings",
     "fleet.notify",
     "fleet.live",
@@ -325,7 +326,7 @@ FETTLE_RETAIN_EVENTS_D = env.integer(
     90,
     31,
     36_500,
-    about="Days to keep events, and absences, diagnoses, processes and engines that are over.",
+    about="Days to keep events, and absences, diagnoses, processes, runs of jobs and engines that are over; annotations of jobs and engines that say no end.",
 )
 FETTLE_RETAIN_FINDINGS_D = env.integer(
     "FETTLE_RETAIN_FINDINGS_D",
@@ -412,6 +413,33 @@ FETTLE_ADVISOR_PATIENCE_S = env.integer(
     "FETTLE_ADVISOR_PATIENCE_S", 120, 0, 86_400, about="Seconds after a job's start in which it may warm up unjudged."
 )
 FETTLE_ADVISOR_EVERY_S = env.integer("FETTLE_ADVISOR_EVERY_S", 10, 1, 3600, about="Seconds between two looks of the advisor.")
+
+# What findings and plans count in.
+FETTLE_GPU_HOUR_PRICE = env.number(
+    "FETTLE_GPU_HOUR_PRICE",
+    None,
+    0,
+    1e6,
+    about="What an hour of one GPU costs the site. Unset: costs are told in GPU-hours alone.",
+)
+FETTLE_CURRENCY = env.text("FETTLE_CURRENCY", "USD", about="Currency of the prices, as it is written after them.")
+FETTLE_ENERGY_PRICE_PER_KWH = env.number(
+    "FETTLE_ENERGY_PRICE_PER_KWH",
+    None,
+    0,
+    1e4,
+    about="What a kilowatt-hour costs the site. Unset: energy is told without its price.",
+)
+FETTLE_PUE = env.number(
+    "FETTLE_PUE", None, 1, 10, about="Energy of the site over that of its computers (power usage effectiveness). Unset: unknown."
+)
+FETTLE_MTBF_GPU_HOURS = env.number(
+    "FETTLE_MTBF_GPU_HOURS",
+    50_677,
+    1,
+    1e9,
+    about="GPU-hours between two failures that end a job; checkpoint intervals follow from it. The default is that of Llama 3's pre-training: 16,384 GPUs, 54 days, 419 unplanned interruptions.",
+)
 
 FETTLE_ALIVE_FILE = env.text(
     "FETTLE_ALIVE_FILE",

@@ -8,16 +8,21 @@ from typing import Any, Final
 from django.conf import settings
 from django.contrib.sessions.models import Session
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
+from fleet.annotations.models import Annotation
 from fleet.benches.models import BenchRun
 from fleet.findings.models import Diagnosis, Finding
 from fleet.inventory.models import Absence, Engine, Event, Process
+from fleet.slow.models import JobRun
 
 CHUNK: Final = 500
 """Rows in one transaction: others wait for its lock."""
 BUDGET_S: Final = 20.0
 """The longest that one run deletes; the next one goes on."""
+
+ANNOTATION_OVER: Final = timedelta(days=1)
+"""An annotation that counts no more stays so long for people to see."""
 
 
 def forget(now: datetime) -> dict[str, int]:
@@ -41,6 +46,10 @@ def _past(now: datetime) -> Mapping[str, QuerySet[Any]]:
         "absences": Absence.objects.filter(until__lt=event_end),
         "processes": Process.objects.filter(last_seen_at__lt=event_end),
         "engines": Engine.objects.filter(last_seen_at__lt=engine_end),
+        "runs": JobRun.objects.filter(last_seen__lt=event_end),
+        "annotations": Annotation.objects.filter(
+            Q(until__lt=now - ANNOTATION_OVER) | Q(until=None, at__lt=event_end, scope__in=("job", "service"))
+        ),
         "diagnoses": Diagnosis.objects.filter(window_end__lt=event_end),
         "bench runs": BenchRun.objects.filter(received_at__lt=finding_end),
         "findings": Finding.objects.filter(resolved_at__lt=finding_end),

@@ -12,7 +12,9 @@ from fleet.findings import events, retention
 from fleet.findings.cycle import only_run
 from fleet.findings.judge import judge
 from fleet.findings.models import Cycle
+from fleet.findings.windows import jobs_of
 from fleet.inventory.models import Event
+from fleet.slow.refresh import refresh
 from fleet.store.series import StoreError
 
 log = logging.getLogger(__name__)
@@ -20,6 +22,7 @@ log = logging.getLogger(__name__)
 ADVISE_LIMIT_S: Final = 110
 SWEEP_LIMIT_S: Final = 50
 FORGET_LIMIT_S: Final = 60
+REFRESH_LIMIT_S: Final = 100
 SWEEP_AFTER: Final = timedelta(seconds=2)
 """Younger events are left to the task that ingest sent for them."""
 SWEEP_AT_ONCE: Final = 20_000
@@ -40,6 +43,22 @@ def advise() -> None:
     else:
         if failed_before and mine:
             log.info("The advisor reads the store again.")
+
+
+@shared_task(ignore_result=True, acks_late=True, time_limit=REFRESH_LIMIT_S)
+def refresh_slow() -> None:
+    """Make the features anew that do not come from the last minutes, unless another run still does. A store that fails is said once."""
+    failed_before = Cycle.objects.filter(name="refresh_slow", error__startswith=StoreError.__name__).exists()
+    try:
+        with only_run("refresh_slow", REFRESH_LIMIT_S + 10) as mine:
+            if mine:
+                refresh(timezone.now(), jobs_of)
+    except StoreError as error:
+        if not failed_before:
+            log.error("Runs of jobs and means over days cannot be read from the store and stay unknown meanwhile: %s", error)
+    else:
+        if failed_before and mine:
+            log.info("Runs of jobs and means over days are read again.")
 
 
 @shared_task(ignore_result=True, acks_late=True, time_limit=FORGET_LIMIT_S)

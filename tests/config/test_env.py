@@ -34,6 +34,25 @@ def test_it_refuses_a_number_that_cannot_be(monkeypatch: pytest.MonkeyPatch, tex
         env.integer("FETTLE_X", 5, 1, 60, about="")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"), [("ten", "is not a number"), ("nan", "outside 0 to 10"), ("inf", "outside"), ("-1", "outside")]
+)
+def test_it_refuses_a_fraction_that_cannot_be(monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+    """Neither text nor what is no finite number within the bounds."""
+    monkeypatch.setenv("FETTLE_X", text)
+
+    with pytest.raises(env.SettingError, match=message):
+        env.number("FETTLE_X", 5, 0, 10, about="")
+
+
+@pytest.mark.parametrize(("text", "value"), [("2.5", 2.5), ("0", 0.0), ("", None), (" ", None)])
+def test_it_takes_a_fraction_and_none(monkeypatch: pytest.MonkeyPatch, text: str, value: float | None) -> None:
+    """An empty variable is as one that is not set: a price may be unknown, and zero is a price."""
+    monkeypatch.setenv("FETTLE_X", text)
+
+    assert env.number("FETTLE_X", None, 0, 10, about="") == value
+
+
 def test_it_takes_a_secret_from_its_file_only_when_the_variable_is_unset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The environment comes first."""
     file = tmp_path / "key"

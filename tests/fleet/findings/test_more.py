@@ -85,7 +85,9 @@ def test_an_engines_gpus_are_its_own_process_or_those_that_it_started() -> None:
     """A front without a GPU has the workers of its kind on its node; of two fronts nobody knows whose they are."""
     home, other = node("n1"), node("n2")
     held = pl.DataFrame(
-        [(home.pk, 1, 50), (home.pk, 2, 51), (other.pk, 3, 60)], schema={"node": pl.Int64, "gpu": pl.Int64, "pid": pl.Int64}, orient="row"
+        [(home.pk, 1, 50), (home.pk, 2, 51), (other.pk, 3, 60)],
+        schema={"node": pl.Int64, "gpu": pl.Int64, "pid": pl.Int64},
+        orient="row",
     )
     front = engine(home, "http://127.0.0.1:8000", 40)
     own = engine(other, "http://127.0.0.1:8000", 60)

@@ -8,6 +8,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from config.celery import app
+from fleet.annotations.models import Annotation
 from fleet.benches.keep import keep
 from fleet.benches.models import BenchRun, BenchScore
 from fleet.findings import retention
@@ -17,6 +18,7 @@ from fleet.findings.tasks import forget
 from fleet.inventory.models import Absence, Engine, Event, Process
 from fleet.notify import routing
 from fleet.notify.models import Delivery, Route
+from fleet.slow.models import JobRun
 from tests.fleet.benches import reports
 from tests.fleet.rows import event, found, gpu, node
 
@@ -70,6 +72,28 @@ def test_events_and_absences_go_when_they_are_over() -> None:
 
     assert set(Event.objects.values_list("code", flat=True)) == {2, 3}
     assert set(Absence.objects.values_list("metric", flat=True)) == {"new", "open"}
+
+
+def test_runs_go_with_the_events_and_annotations_when_they_are_over() -> None:
+    """An annotation a day after its end; one of a job or an engine without an end as late as events; others stay until they are deleted."""
+    home = node()
+    for number, seen in ((1, 51.0), (2, 49.0)):
+        JobRun.objects.create(
+            job="j", program="p", node=home, first_seen=ago(80), last_seen=ago(seen), merged_to=0, pids=[number]
+        )
+    for scope, target, at, until in (
+        ("job", "over", 2.0, 1.1), ("job", "over lately", 2.0, 0.9), ("job", "old", 51.0, None), ("job", "new", 49.0, None),
+        ("service", "old", 51.0, None), ("node", "old", 51.0, None), ("node", "lasting", 51.0, -3.0),
+    ):  # fmt: skip
+        Annotation.objects.create(
+            scope=scope, target=target, key="k", value=1, at=ago(at), until=None if until is None else ago(until)
+        )
+    forget()
+
+    assert list(JobRun.objects.values_list("pids", flat=True)) == [[2]]
+    assert set(Annotation.objects.values_list("scope", "target")) == {
+        ("job", "over lately"), ("job", "new"), ("node", "old"), ("node", "lasting"),
+    }  # fmt: skip
 
 
 def test_processes_and_engines_go_when_they_were_not_seen_for_long(settings: Settings) -> None:

@@ -15,7 +15,7 @@ def test_engines_and_processes_can_be_undone() -> None:
         call_command("migrate", verbosity=0)  # what stands on it went with it
     after = set(connection.introspection.table_names())
 
-    assert after - before == {"inventory_engine", "inventory_process", "commands_command"}
+    assert after - before == {"inventory_engine", "inventory_process", "commands_command", "slow_jobrun", "slow_slowframe"}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,0 +1,117 @@
+"""One run of the task: every frame made anew, the dear ones less often."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import polars as pl
+
+from advisor.finding import Scope
+from fleet.annotations.matching import noted
+from fleet.inventory.models import STALE_AFTER, Engine, Node, Process
+from fleet.slow import base, days, events, node_facts, services
+from fleet.slow.frames import framed, frames, keep
+from fleet.slow.minutes import JobsOf
+from fleet.slow.models import SlowFrame
+from fleet.slow.runs import ACTIVE, Merged, merge
+from fleet.store.series import StoreError
+
+log = logging.getLogger(__name__)
+
+DAY_EVERY: Final = timedelta(minutes=15)
+"""Days change slowly; their roll-ups come once an hour."""
+LIVE: Final = STALE_AFTER + timedelta(minutes=5)
+"""Nodes that were away for less keep their rows."""
+
+
+def refresh(at: datetime, jobs_of: JobsOf) -> None:
+    """Bring the frames up to `at`; twice for the same time is as once.
+
+    StoreError when the store cannot be read: what the database alone knows is kept all the same, the rest is unknown.
+    """
+    failed: StoreError | None = None
+    merged = Merged({}, {})
+    try:
+        merged = merge(at, jobs_of)
+    except StoreError as error:
+        failed = error
+    nodes = {node.pk: node for node in Node.objects.filter(last_seen_at__gte=at - LIVE)}
+    cards = node_facts.cards(nodes)
+    engines = services.there(at)
+    rates: Mapping[int, float] = {}
+    if failed is None:
+        try:
+            rates = services.finished_per_s(at, engines) if engines else {}
+            _days(at, nodes, cards, merged)
+        except StoreError as error:
+            failed = error
+    _now(at, nodes, cards, engines, merged, rates)
+    if failed is not None:
+        raise failed
+
+
+def _now(
+    at: datetime,
+    nodes: Mapping[int, Node],
+    cards: Sequence[node_facts.Card],
+    engines: Sequence[Engine],
+    merged: Merged,
+    rates: Mapping[int, float],
+) -> None:
+    told = events.read(at)
+    runs = events.held(at, {event.node for event in told})
+    gone = node_facts.missing(cards) | events.lost(told)
+    facts = node_facts.of_nodes(nodes.values(), cards, gone, merged.persistent)
+    names = {pk: node.name for pk, node in nodes.items()}
+
+    shown = [card for card in cards if card.present or card.pk in gone]
+    of_gpu = events.of_gpus(at, (card.pk for card in shown), told, runs)
+    for card in shown:
+        of_gpu[card.pk] |= facts[card.node] | {"lost": card.pk in gone}
+    of_node = events.of_nodes(at, names, told, runs)
+    for pk in of_node:
+        of_node[pk] |= facts[pk]
+
+    of_job = base.figures(at, merged.runs)
+    for job, count in events.ooms(at, merged.runs, told, runs).items():
+        of_job[job] |= facts.get(merged.runs[job].node_id, {}) | {"ooms_24h": count}
+    of_service = services.of_engines(at, engines)
+    usual = {row["service"]: row["base_finished_per_s"] for row in frames(at)["service"].iter_rows(named=True)}
+    for engine in engines:
+        rate, base_rate = rates.get(engine.pk), usual.get(engine.pk)
+        of_service[engine.pk] |= facts.get(engine.node_id, {})
+        of_service[engine.pk]["load_ratio"] = rate / base_rate if rate is not None and base_rate else None
+
+    listed = Process.objects.filter(last_seen_at__gte=at - ACTIVE).order_by().values_list("labels", flat=True)
+    of_fleet = {"fleet": node_facts.of_fleet(nodes.values(), (labels["torch"] for labels in listed if "torch" in labels))}
+    rows: dict[Scope, dict[Any, dict[str, Any]]] = {
+        "gpu": of_gpu, "node": of_node, "job": of_job, "service": of_service, "fleet": of_fleet,
+    }  # fmt: skip
+    targets: dict[Scope, dict[Any, list[str]]] = {
+        "node": {pk: [name] for pk, name in names.items()},
+        "job": {job: [job] for job in of_job},
+        "service": {one.pk: [f"{one.node.name}/{one.name}", *([one.model] if one.model else [])] for one in engines},
+        "fleet": {"fleet": ["fleet"]},
+    }
+    for scope, named in targets.items():
+        for key, notes in noted(scope, named, at).items():
+            rows[scope][key] |= {f"note_{name}": value for name, value in notes.items()}
+    for scope, made in rows.items():
+        keep(scope, "now", at, framed(scope, "now", made))
+
+
+def _days(at: datetime, nodes: Mapping[int, Node], cards: Sequence[node_facts.Card], merged: Merged) -> None:
+    if SlowFrame.objects.filter(part="day", at__gt=at - DAY_EVERY, at__lte=at).exists():
+        return
+    intervals = {pk: node.interval_s for pk, node in nodes.items()}
+    hour = days.of_gpus(at, (card for card in cards if card.present), intervals)
+    host = days.of_nodes(at, {pk: node.cores for pk, node in nodes.items()}, intervals)
+    usual = services.usual(at)
+    if hour is None or host is None or usual is None:
+        return
+    made: dict[Scope, pl.DataFrame] = {
+        "gpu": days.days(hour), "job": days.of_jobs(hour, merged.runs.values()), "node": host, "service": usual,
+    }  # fmt: skip
+    for scope, frame in made.items():
+        keep(scope, "day", at, frame)

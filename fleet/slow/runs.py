@@ -1,0 +1,175 @@
+"""Runs of jobs, brought up to now one minute after the other.
+
+A run goes on while one of its processes is there; processes that are all others begin another one. A minute is counted once,
+however often it is looked at. Minutes that come late are not counted: a median over hours does not need each of them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max
+
+from fleet.inventory.models import STALE_AFTER, Gpu, Node, Process
+from fleet.slow.minutes import MINUTE_S, JobMinute, JobsOf, Minute, Shift, read
+from fleet.slow.models import JobRun
+from fleet.slow.summary import add, spread
+
+LAG_S: Final = 20
+"""A minute is looked at so long after its end: readers of the store are a flush behind."""
+CATCH_UP_S: Final = 600
+"""The longest that is looked back at after a pause; older minutes are left out."""
+ACTIVE: Final = timedelta(minutes=5)
+"""A run that was seen within this time is going on."""
+SAME_PID: Final = timedelta(hours=1)
+"""The kernel gives a pid anew only later."""
+MOST_RUNS: Final = 200
+"""Of one job; a program that crashes each minute would fill the table."""
+MOST_TOLD: Final = 60
+_TOLD: Final = ("torch", "cuda", "engine", "launcher")
+_CHANGED: Final = (
+    "last_seen", "merged_to", "pids", "gpu_ids", "gpu_model", "gpus", "told", "parts", "minutes", "step_time_s",
+    "step_time_mad_s", "samples_per_s", "energy_j_per_sample", "busy",
+)  # fmt: skip
+_IN_ONE_QUERY: Final = 500
+
+Listed: TypeAlias = Mapping[tuple[int, int], tuple[Mapping[str, str], datetime]]
+"""By node and pid what a process told, and when it was first seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The runs that go on, by job, and whether each GPU's driver is persistent."""
+
+    runs: Mapping[str, JobRun]
+    persistent: Mapping[int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    cards: Mapping[int, tuple[int, str]]  # node and model by GPU
+    nodes: Mapping[int, Node]
+    listed: Listed
+
+
+def merge(at: datetime, jobs_of: JobsOf) -> Merged:
+    """Count the minutes that ended since the last time; StoreError when the store cannot be read, with those before it counted."""
+    fleet = _fleet(at)
+    names = {gpu: fleet.nodes[node].name for gpu, (node, _) in fleet.cards.items()}
+    last = int((at.timestamp() - LAG_S) // MINUTE_S) * MINUTE_S
+    newest = JobRun.objects.filter(last_seen__gte=at - timedelta(days=1)).aggregate(Max("merged_to"))["merged_to__max"]
+    first = max(last - CATCH_UP_S, min(newest or last, last - MINUTE_S))  # at least the newest, whatever is counted of it
+    current = _current(at)
+    minute = Minute((), {})
+    for start in range(first, last, MINUTE_S):
+        minute = read(start, names, jobs_of)
+        with transaction.atomic():
+            _merge(minute, start, current, fleet)
+    return Merged({job: run for job, run in current.items() if run.last_seen >= at - ACTIVE}, minute.persistent)
+
+
+def _fleet(at: datetime) -> _Fleet:
+    nodes = {node.pk: node for node in Node.objects.filter(last_seen_at__gte=at - STALE_AFTER - timedelta(seconds=MINUTE_S))}
+    cards = Gpu.objects.filter(node__in=nodes, present=True).order_by().values_list("pk", "node_id", "model") if nodes else ()
+    rows = (
+        Process.objects.filter(last_seen_at__gte=at - ACTIVE).order_by().values_list("node_id", "pid", "labels", "first_seen_at")
+    )
+    return _Fleet({pk: (node, model) for pk, node, model in cards}, nodes, {(row[0], row[1]): (row[2], row[3]) for row in rows})
+
+
+def _current(at: datetime) -> dict[str, JobRun]:
+    """The newest run of each job that was there within the hour."""
+    return {run.job: run for run in JobRun.objects.filter(last_seen__gte=at - SAME_PID).order_by("last_seen", "pk")}
+
+
+def _merge(minute: Minute, start: int, current: dict[str, JobRun], fleet: _Fleet) -> None:
+    away = [one.job for one in minute.jobs if one.job not in current]
+    for part in (away[first : first + _IN_ONE_QUERY] for first in range(0, len(away), _IN_ONE_QUERY)):
+        current |= {run.job: run for run in JobRun.objects.filter(job__in=part).order_by("last_seen", "pk")}
+    new: list[JobRun] = []
+    seen: list[JobRun] = []
+    for one in minute.jobs:
+        before = current.get(one.job)
+        if not one.shifts or (before is not None and before.merged_to > start):
+            continue
+        node = fleet.cards[one.gpus[0]][0]
+        for shift in one.shifts:
+            run = current.get(one.job)
+            if run is None or not _goes_on(run, shift, fleet.listed):
+                run = _begun(one.job, node, shift, fleet)
+                current[one.job] = run
+                new.append(run)
+            elif run.pk is not None and (not seen or seen[-1] is not run):
+                seen.append(run)
+            _see(run, one, shift, start, fleet)
+        _count(current[one.job], one, start)
+    JobRun.objects.bulk_create(new, batch_size=_IN_ONE_QUERY)
+    JobRun.objects.bulk_create(
+        seen, batch_size=_IN_ONE_QUERY, update_conflicts=True, unique_fields=["id"], update_fields=list(_CHANGED)
+    )
+    for job in {run.job for run in new}:
+        _trim(job)
+
+
+def _goes_on(run: JobRun, shift: Shift, listed: Listed) -> bool:
+    same = shift.pids.intersection(run.pids)
+    if not same:
+        return False
+    if _moment(shift.first) - run.last_seen <= SAME_PID:
+        return True
+    return any((row := listed.get((run.node_id, pid))) is not None and row[1] <= run.last_seen for pid in same)
+
+
+def _begun(job: str, node: int, shift: Shift, fleet: _Fleet) -> JobRun:
+    """A run from when its agent first told of its processes, where that is known."""
+    told = [fleet.listed[node, pid][1] for pid in shift.pids if (node, pid) in fleet.listed]
+    first = min([*told, _moment(shift.first)])
+    program = job.removeprefix(f"{fleet.nodes[node].name}/")
+    return JobRun(job=job, program=program, node_id=node, first_seen=first, last_seen=_moment(shift.last), merged_to=0)
+
+
+def _see(run: JobRun, one: JobMinute, shift: Shift, start: int, fleet: _Fleet) -> None:
+    run.last_seen = max(run.last_seen, _moment(shift.last))
+    run.merged_to = start + MINUTE_S
+    run.pids = sorted(shift.pids)
+    run.gpu_ids = sorted({*run.gpu_ids, *one.gpus}) if len(one.gpus) < run.gpus else list(one.gpus)
+    run.gpus = max(run.gpus, len(one.gpus))
+    run.gpu_model = fleet.cards[one.gpus[0]][1]
+    run.told = _told(run, fleet) or run.told
+
+
+def _told(run: JobRun, fleet: _Fleet) -> dict[str, str]:
+    node = fleet.nodes[run.node_id]
+    found = {"driver": node.driver_version} if node.driver_version else {}
+    for pid in run.pids:
+        labels, _ = fleet.listed.get((run.node_id, pid), ({}, None))
+        if labels:
+            wanted = {name: text for name, text in labels.items() if name in _TOLD or name.startswith(("flag.", "env."))}
+            return found | dict(sorted(wanted.items())[:MOST_TOLD])
+    return {}
+
+
+def _count(run: JobRun, one: JobMinute, start: int) -> None:
+    """Add the minute's figures, but not while the run may warm up, nor of a minute in which it crashed."""
+    if len(one.shifts) > 1 or start < run.first_seen.timestamp() + settings.FETTLE_ADVISOR_PATIENCE_S:
+        return
+    parts: dict[str, dict[str, int]] = run.parts
+    for name in ("step_time_s", "samples_per_s", "energy_j_per_sample", "busy"):
+        add(parts.setdefault(name, {}), getattr(one, name))
+        found = spread(parts[name])
+        setattr(run, name, None if found is None else found.median)
+        if name == "step_time_s":
+            run.step_time_mad_s = None if found is None else found.mad
+    run.minutes += one.step_time_s is not None
+
+
+def _trim(job: str) -> None:
+    old: Iterable[Any] = JobRun.objects.filter(job=job).order_by("-last_seen", "-pk").values_list("pk", flat=True)[MOST_RUNS:]
+    JobRun.objects.filter(pk__in=list(old)).delete()
+
+
+def _moment(t: float) -> datetime:
+    return datetime.fromtimestamp(t, UTC)

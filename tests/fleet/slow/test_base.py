@@ -1,0 +1,186 @@
+"""What a run is compared with: right values, only what is comparable, nothing where there is too little."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from fleet.inventory.models import Node
+from fleet.slow.base import changes, figures
+from fleet.slow.models import JobRun
+from tests.fleet.rows import node
+from tests.fleet.slow.past import NOON, run
+
+pytestmark = pytest.mark.django_db
+JOB = "n1/ann/train.py"
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def home() -> Node:
+    """The job's node."""
+    return Node.objects.filter(name="n1").first() or node("n1")
+
+
+def earlier(days: float, **more: Any) -> JobRun:
+    """A run of an hour that ended so many days ago."""
+    return run(home(), NOON - days * DAY - HOUR, NOON - days * DAY, **more)
+
+
+def of(now: JobRun) -> dict[str, Any]:
+    """The features of the run that goes on."""
+    return figures(NOON, {now.job: now})[now.job]
+
+
+def going(hours: float = 2, **more: Any) -> JobRun:
+    """The run that goes on."""
+    return run(home(), NOON - hours * HOUR, NOON, **more)
+
+
+def test_the_baseline_is_the_median_of_earlier_runs() -> None:
+    """Of 0.50, 0.52, 0.54, 0.60: 0.53; the deviations from it are 0.03, 0.01, 0.01, 0.07, their median 0.02."""
+    for days, step in ((2, 0.50), (3, 0.52), (4, 0.54), (5, 0.60)):
+        earlier(days, step_time_s=step)
+    told = of(going(step_time_s=0.7))
+
+    assert told["base_runs"] == 4
+    assert told["base_age_days"] == pytest.approx(2)
+    assert told["base_step_time_s"] == pytest.approx(0.53)
+    assert told["base_step_time_mad_s"] == pytest.approx(1.4826 * 0.02)
+
+
+def test_runs_that_are_alike_to_a_hair_have_the_spread_within_them() -> None:
+    """Else a run's own noise would count as a regression."""
+    for days in (1, 2, 3):
+        earlier(days, step_time_s=0.5, step_time_mad_s=0.004)
+
+    assert of(going())["base_step_time_mad_s"] == pytest.approx(0.004)
+
+
+def test_two_runs_are_no_baseline() -> None:
+    """How many there are is known, no more."""
+    earlier(1)
+    earlier(2)
+    told = of(going())
+
+    assert told["base_runs"] == 2
+    assert "base_step_time_s" not in told
+    assert "base_changes" not in told
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"gpus": 2},
+        {"gpu_model": "NVIDIA H100"},
+        {"minutes": 4},
+        {"step_time_s": None},
+        {"job": "n1/bob/train.py", "program": "bob/train.py"},
+    ],
+)
+def test_what_is_not_comparable_does_not_count(other: dict[str, Any]) -> None:
+    """Another size, card or job, and runs that were over before they were warm."""
+    for days in (1, 2, 3):
+        earlier(days, **other)
+
+    assert of(going())["base_runs"] == 0
+
+
+def test_only_the_newest_runs_make_the_baseline() -> None:
+    """A year ago says little of today."""
+    for days in range(1, 16):
+        earlier(days, step_time_s=0.5 if days <= 10 else 5.0)
+    told = of(going())
+
+    assert told["base_runs"] == 15
+    assert told["base_step_time_s"] == pytest.approx(0.5)
+
+
+def test_energy_has_a_baseline_of_four_weeks() -> None:
+    """Older runs count for step times alone."""
+    for days, joules in ((1, 4.0), (2, 5.0), (3, 9.0), (29, 900.0)):
+        earlier(days, energy_j_per_sample=joules)
+    told = of(going(energy_j_per_sample=6.5))
+
+    assert (told["base_energy_j_per_sample"], told["energy_j_per_sample"]) == (5.0, 6.5)
+    assert told["base_energy_mad"] == pytest.approx(1.4826 * 1.0)
+    JobRun.objects.filter(energy_j_per_sample=9.0).delete()
+    assert of(going(energy_j_per_sample=6.5))["base_energy_j_per_sample"] is None
+
+
+def test_age_and_gpu_hours_are_the_runs_own() -> None:
+    """Two hours on eight GPUs."""
+    told = of(going(2, gpus=8))
+
+    assert told["run_s"] == pytest.approx(7200)
+    assert told["run_gpu_hours"] == pytest.approx(16)
+
+
+def test_restarts_are_the_runs_of_two_hours_but_for_the_first_ever() -> None:
+    """Three began, one of them as the first that is known; older ones count for that."""
+    for minutes in (100, 60):
+        run(home(), NOON - timedelta(minutes=minutes), NOON - timedelta(minutes=minutes - 1))
+    now = run(home(), NOON - timedelta(minutes=10), NOON)
+    first = of(now)["restarts_2h"]
+    earlier(1)
+
+    assert (first, of(now)["restarts_2h"]) == (2, 3)
+
+
+def test_a_first_run_has_no_restart() -> None:
+    """Zero is known here."""
+    assert of(going(1))["restarts_2h"] == 0
+
+
+def test_scaling_is_measured_by_the_programs_runs_on_the_fewest_gpus() -> None:
+    """On any node: 1 GPU did 100 samples a second, 8 do 600: 75 %."""
+    far = node("n2")
+    run(far, NOON - DAY, NOON - DAY + HOUR, job="n2/ann/train.py", samples_per_s=100.0)
+    earlier(3, gpus=4, samples_per_s=390.0)
+    told = of(going(gpus=8, samples_per_s=600.0))
+
+    assert told["scaling_reference_gpus"] == 1
+    assert told["base_samples_per_s_1gpu"] == pytest.approx(100)
+    assert told["scaling_efficiency"] == pytest.approx(0.75)
+
+
+def test_where_it_never_ran_on_one_gpu_the_smallest_run_counts() -> None:
+    """Four GPUs did 400, eight do 600."""
+    earlier(3, gpus=4, samples_per_s=400.0)
+    told = of(going(gpus=8, samples_per_s=600.0))
+
+    assert told["scaling_reference_gpus"] == 4
+    assert told["base_samples_per_s_1gpu"] is None
+    assert told["scaling_efficiency"] == pytest.approx(0.75)
+
+
+def test_without_a_smaller_run_scaling_is_unknown() -> None:
+    """Nor with one on another card."""
+    earlier(3, gpus=1, gpu_model="NVIDIA A100", samples_per_s=100.0)
+    told = of(going(gpus=8, samples_per_s=600.0))
+
+    assert "scaling_efficiency" not in told
+
+
+def test_what_changed_is_said_against_the_newest_comparable_run() -> None:
+    """Versions first, then variables and flags by name."""
+    old = {"driver": "570.86.15", "torch": "2.8.0", "cuda": "12.8", "flag.batch-size": "32"}
+    new = {"driver": "580.65.06", "torch": "2.9.1", "cuda": "12.8", "env.NCCL_P2P_DISABLE": "1"}
+    earlier(1, told=old)
+    for days in (2, 3):
+        earlier(days, told={"driver": "1"})
+
+    assert of(going(told=new))["base_changes"] == (
+        "driver 570.86.15 -> 580.65.06; torch 2.8.0 -> 2.9.1; NCCL_P2P_DISABLE (none) -> 1; --batch-size 32 -> (none)"
+    )
+
+
+def test_nothing_is_said_of_what_nobody_told() -> None:
+    """Equal, or unknown on one side; long lists and values are cut."""
+    many = {f"flag.f{number}": "x" * 200 for number in range(20)}
+    long = changes({"driver": "1"}, {"driver": "1"} | many)
+
+    assert changes({"driver": "1"}, {"driver": "1"}) is None
+    assert changes({}, {"driver": "1"}) is None
+    assert long is not None
+    assert long.endswith("; ...")
+    assert len(long) < 600

@@ -1,0 +1,256 @@
+"""The whole task: frames by scope that the judge can join, whole, typed, once and again."""
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from django.utils import timezone
+from polars.testing import assert_frame_equal
+from pytest_django import Settings
+
+from advisor.annotations import NOTES
+from config.celery import app
+from fleet.annotations.models import Annotation
+from fleet.findings.models import Cycle
+from fleet.findings.tasks import refresh_slow
+from fleet.findings.windows import jobs_of
+from fleet.inventory.models import Engine, Gpu, Node
+from fleet.slow import days, services
+from fleet.slow.columns import COLUMNS, columns
+from fleet.slow.frames import frames, keep
+from fleet.slow.models import JobRun, SlowFrame
+from fleet.slow.refresh import refresh
+from fleet.store.memory import MemorySeries
+from fleet.store.series import StoreError, store
+from tests.fleet.rows import event, gpu, node
+from tests.fleet.slow.past import LATE, NOON, minute, minutes, process
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
+AT = NOON + minutes(1) + LATE
+JOB = "n1/ann/train.py"
+
+
+def fleet() -> list[Gpu]:
+    """A node with two cards, a job on them and an engine, as of AT."""
+    home = node("n1", last_seen_at=AT, driver_version="580.65.06")
+    cards = [gpu(home, index, power_limit_w=700.0) for index in range(2)]
+    minute(cards, NOON, [11, 12], step_time_s=0.5, samples_per_s=10.0)
+    minute(cards, NOON - timedelta(hours=1), [11, 12], busy=0.5)
+    process(home, 11, NOON - minutes(30), AT, torch="2.9.1")
+    Engine.objects.create(
+        node=home, name="http://h:1", kind="vllm", model="Qwen3-8B", first_seen_at=NOON - minutes(60), last_seen_at=AT
+    )
+    return cards
+
+
+def row(scope: Any, key: Any, at: Any = AT) -> dict[str, Any]:
+    """The features of one target."""
+    found = frames(at)[scope].filter(pl.col(scope) == key)
+    assert found.height == 1
+    return found.row(0, named=True)
+
+
+def test_every_scope_has_a_frame_with_every_column_and_its_type() -> None:
+    """Before anything ran as after."""
+    expected = {scope: dict(columns(scope)) for scope in COLUMNS}
+    before = {scope: dict(frame.schema) for scope, frame in frames(AT).items()}
+    empty = {frame.height for frame in frames(AT).values()}
+    fleet()
+    refresh(AT, jobs_of)
+    after = {scope: dict(frame.schema) for scope, frame in frames(AT).items()}
+
+    assert before == after == expected
+    assert empty == {0}
+    assert {scope: frame.height for scope, frame in frames(AT).items()} == {
+        "gpu": 2,
+        "job": 1,
+        "node": 1,
+        "service": 1,
+        "fleet": 1,
+    }
+
+
+def test_each_target_has_what_is_known_of_it() -> None:
+    """A figure of each source: events, facts, history, roll-ups."""
+    cards = fleet()
+    event(cards[0], 31, at=NOON)
+    refresh(AT, jobs_of)
+    home, job = row("node", cards[0].node_id), row("job", JOB)
+    first, second = (row("gpu", card.pk) for card in cards)
+
+    assert (first["xids_24h"], first["app_xid_code"], first["lost"], first["driver_major"]) == (1, 31, False, 580)
+    assert (second["xids_24h"], second["app_xids_30d"], second["app_xid_jobs_30d"]) == (0, 0, 0)
+    assert (home["xids_7d"], home["node_gpus"], home["persistence_mode"], home["node_name"]) == (1, 2, True, "n1")
+    assert (job["run_s"], job["base_runs"], job["restarts_2h"], job["ooms_24h"]) == (pytest.approx(1885), 0, 0, 0)
+    assert (job["driver_version"], job["node_gpus_present"]) == ("580.65.06", 2)
+    assert first["day_idle_share"] == pytest.approx(0.5)
+    assert row("fleet", "fleet")["torch_mix"] == "2.9.1: 1"
+    assert row("fleet", "fleet")["driver_mix"] == "580.65.06: 1"
+    assert row("service", Engine.objects.get().pk)["age_s"] == pytest.approx(3685)
+
+
+def test_what_nobody_knows_is_null() -> None:
+    """Baselines of a first run, a resumed step, the day of a fresh node, prices."""
+    cards = fleet()
+    refresh(AT, jobs_of)
+    job, home = row("job", JOB), row("node", cards[0].node_id)
+
+    for name in ("base_step_time_s", "base_changes", "scaling_efficiency", "resumed_at_zero", "note_deadline", "gpu_hour_price"):
+        assert job[name] is None, name
+    for name in ("rdma_ready", "numa_nodes", "day_cpu_saturated_share", "base_disk_await_s"):
+        assert home[name] is None, name
+    assert job["mtbf_gpu_hours"] == 50_677
+
+
+def test_the_site_s_constants_are_in_every_frame(settings: Settings) -> None:
+    """As they are set now, not as they were when the task ran."""
+    cards = fleet()
+    refresh(AT, jobs_of)
+    settings.FETTLE_GPU_HOUR_PRICE, settings.FETTLE_CURRENCY, settings.FETTLE_PUE = 2.5, "EUR", 1.2
+
+    for told in (row("gpu", cards[0].pk), row("job", JOB), row("fleet", "fleet")):
+        assert (told["gpu_hour_price"], told["currency"], told["pue"]) == (2.5, "EUR", 1.2)
+
+
+def test_annotations_are_features_of_their_type() -> None:
+    """Of every scope that has keys, whole numbers as numbers."""
+    cards = fleet()
+    for scope, target, key, value in (
+        ("job", "n1/ann/*", "deadline", True), ("job", JOB, "exit_code", 3), ("node", "n?", "expected_gpus", 8),
+        ("service", "n1/http://h:1", "canary_share", 0.1), ("service", "Qwen3*", "autoscaler_metric", "cpu"),
+        ("fleet", "fleet", "power_budget_share", 1), ("job", "n2/*", "phase", "train"),
+    ):  # fmt: skip
+        Annotation.objects.create(scope=scope, target=target, key=key, value=value, at=NOON)
+    refresh(AT, jobs_of)
+    job, service = row("job", JOB), row("service", Engine.objects.get().pk)
+
+    assert (job["note_deadline"], job["note_exit_code"], job["note_phase"]) == (True, 3.0, None)
+    assert row("node", cards[0].node_id)["note_expected_gpus"] == 8.0
+    assert (service["note_canary_share"], service["note_autoscaler_metric"]) == (0.1, "cpu")
+    assert row("fleet", "fleet")["note_power_budget_share"] == 1.0
+    assert {f"note_{note.key}" for note in NOTES} <= {name for scope in COLUMNS for name in columns(scope)}
+
+
+def test_twice_is_as_once() -> None:
+    """The same frames, the same runs, one row a frame."""
+    fleet()
+    refresh(AT, jobs_of)
+    before, runs = frames(AT), list(JobRun.objects.values())
+    refresh(AT, jobs_of)
+
+    for scope, frame in frames(AT).items():
+        assert_frame_equal(frame, before[scope])
+    assert list(JobRun.objects.values()) == runs
+    assert SlowFrame.objects.count() == 9
+
+
+def test_old_frames_say_nothing() -> None:
+    """After ten minutes; days after two hours."""
+    cards = fleet()
+    refresh(AT, jobs_of)
+    later = row("gpu", cards[0].pk, AT + minutes(11))
+
+    assert (later["xids_24h"], later["driver_major"]) == (None, None)
+    assert later["day_idle_share"] is not None
+    assert frames(AT + minutes(121))["gpu"].is_empty()
+    assert frames(AT + minutes(10))["node"].height == 1
+
+
+def test_a_damaged_frame_says_nothing_and_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """The others stand."""
+    fleet()
+    refresh(AT, jobs_of)
+    SlowFrame.objects.filter(scope="node").update(payload=b"nothing of the kind")
+    found = frames(AT)
+
+    assert found["node"].is_empty()
+    assert found["gpu"].height == 2
+    assert "scope node cannot be read" in caplog.text
+
+
+def test_a_frame_of_an_older_release_counts_as_far_as_it_goes() -> None:
+    """Columns that came since are null; those that went are left out."""
+    keep("node", "now", AT, pl.DataFrame({"node": [5], "xids_7d": [3], "gone": [1]}))
+    told = row("node", 5)
+
+    assert (told["xids_7d"], told["abnormal_ends_7d"], told["driver_version"]) == (3, None, None)
+    assert "gone" not in told
+
+
+def test_days_are_made_anew_every_quarter_of_an_hour() -> None:
+    """Their roll-ups come once an hour."""
+    fleet()
+    times = []
+    for number in (0, 14, 15):
+        Node.objects.update(last_seen_at=AT + minutes(number))
+        refresh(AT + minutes(number), jobs_of)
+        times.append(SlowFrame.objects.get(scope="gpu", part="day").at)
+
+    assert times == [AT, AT, AT + minutes(15)]
+
+
+def test_a_store_that_fails_leaves_what_the_database_knows(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said once, and once when it is back; events, facts and annotations stand meanwhile."""
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise StoreError("gone")
+
+    now = timezone.now()
+    home = node("n1", last_seen_at=now, driver_version="580.1")
+    gpu(home)
+    with monkeypatch.context() as broken:
+        broken.setattr(MemorySeries, "window", fails)
+        refresh_slow()
+        refresh_slow()
+    told = row("node", home.pk, now)
+
+    assert told["driver_version"] == "580.1"
+    assert told["persistence_mode"] is None
+    assert Cycle.objects.get(name="refresh_slow").error == "StoreError: gone"
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    refresh_slow()
+    assert "are read again" in caplog.text
+    assert Cycle.objects.get(name="refresh_slow").error == ""
+
+
+def test_an_engine_without_hours_leaves_days_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the rest is there."""
+    cards = fleet()
+    for module in (days, services):
+        monkeypatch.setattr(module, "hours", lambda *_: None)
+    refresh(AT, jobs_of)
+
+    assert row("gpu", cards[0].pk)["day_idle_share"] is None
+    assert row("gpu", cards[0].pk)["xids_24h"] == 0
+
+
+def test_one_run_at_a_time() -> None:
+    """A second one does nothing."""
+    fleet()
+    Cycle.objects.create(name="refresh_slow", started_at=timezone.now())
+    refresh_slow()
+
+    assert not SlowFrame.objects.exists()
+
+
+def test_beat_asks_for_it_each_minute() -> None:
+    """A tick that no worker took is dropped."""
+    entry = app.conf.beat_schedule["fleet.findings.tasks.refresh_slow"]
+
+    assert (entry["schedule"], entry["options"]["expires"]) == (60.0, 60)
+
+
+def test_it_runs_on_files_too(settings: Settings, tmp_path: Path) -> None:
+    """The store that a site has: nothing is rolled up yet, and today's minute is there."""
+    settings.FETTLE_STORE, settings.FETTLE_STORE_DIR = "parquet", tmp_path
+    store.cache_clear()
+    cards = fleet()
+    refresh(AT, jobs_of)
+
+    assert row("job", JOB)["base_runs"] == 0
+    assert row("gpu", cards[0].pk)["day_idle_share"] is None
