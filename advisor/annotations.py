@@ -59,7 +59,7 @@ def _age(key: str, scope: Scope, help: str) -> Note:
 NOTES: Final = (
     Note("job_kind", ("job",), "word", "What the job is.", words=("train", "eval", "infer", "serve", "interactive", "build", "other")),
     Note("phase", ("job",), "word", "What it does at the moment.", words=("train", "eval", "checkpoint", "init")),
-    Note("declared_idle", ("job",), "boolean", "Its GPUs are kept idle on purpose: a reservation, a debugging session."),
+    Note("declared_idle", ("job", "node"), "boolean", "Its GPUs are kept idle on purpose: a reservation, a debugging session."),
     Note("deadline", ("job",), "boolean", "It has a deadline: advice that trades speed for energy is not for it."),
     Note("exit_code", ("job",), "number", "Exit code of its last run, as the scheduler says; 0 is a good end.", "", -65_535.0, 65_535.0),
     Note("image", ("job", "service"), "text", "Reference of its container image, tag or digest included."),

@@ -72,23 +72,34 @@ _FLEET: Final[Types] = {
     "torch_versions": pl.Int64,
     "torch_mix": pl.String,
 }
+"""Of the fleet, in every frame."""
 
 
-def _notes(scope: Scope) -> Types:
-    return {f"note_{note.key}": note.dtype for note in of_scope(scope)}
+def _notes(*scopes: Scope) -> Types:
+    return {f"note_{note.key}": note.dtype for scope in scopes for note in of_scope(scope)}
+
+
+INHERITS: Final[dict[Scope, tuple[Scope, ...]]] = {
+    "gpu": ("fleet", "node", "job"),
+    "job": ("fleet", "node"),
+    "node": ("fleet",),
+    "service": ("fleet", "node"),
+    "fleet": (),
+}
+"""Whose annotations count for a target too: those of where it is and of the job on it; of one key the nearest counts, its own before all."""
 
 
 COLUMNS: Final[dict[Scope, dict[Part, Types]]] = {
     "gpu": {
-        "now": NODE_FACTS | _GPU | _notes("gpu"),
+        "now": NODE_FACTS | _GPU | _FLEET | _notes(*INHERITS["gpu"], "gpu"),
         "day": _DAY | {"ecc_corrected_day": pl.Float64, "ecc_corrected_day_p99": pl.Float64},
     },
-    "job": {"now": NODE_FACTS | _JOB | _notes("job"), "day": _DAY | {"idle_share_day": pl.Float64}},
+    "job": {"now": NODE_FACTS | _JOB | _FLEET | _notes(*INHERITS["job"], "job"), "day": _DAY | {"idle_share_day": pl.Float64}},
     "node": {
-        "now": NODE_FACTS | _NODE | _notes("node"),
+        "now": NODE_FACTS | _NODE | _FLEET | _notes(*INHERITS["node"], "node"),
         "day": dict.fromkeys(("day_hours", "day_cpu_saturated_share", "base_disk_await_s"), pl.Float64),
     },
-    "service": {"now": NODE_FACTS | _SERVICE | _notes("service"), "day": _SERVICE_BASE},
+    "service": {"now": NODE_FACTS | _SERVICE | _FLEET | _notes(*INHERITS["service"], "service"), "day": _SERVICE_BASE},
     "fleet": {"now": _FLEET | _notes("fleet"), "day": {}},
 }
 

@@ -1,7 +1,7 @@
 """One run of the task: every frame made anew, the dear ones less often."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -84,21 +84,41 @@ def _now(
         of_service[engine.pk]["load_ratio"] = rate / base_rate if rate is not None and base_rate else None
 
     listed = Process.objects.filter(last_seen_at__gte=at - ACTIVE).order_by().values_list("labels", flat=True)
-    of_fleet = {"fleet": node_facts.of_fleet(nodes.values(), (labels["torch"] for labels in listed if "torch" in labels))}
-    rows: dict[Scope, dict[Any, dict[str, Any]]] = {
-        "gpu": of_gpu, "node": of_node, "job": of_job, "service": of_service, "fleet": of_fleet,
+    mix = node_facts.of_fleet(nodes.values(), (labels["torch"] for labels in listed if "torch" in labels))
+    made: dict[Scope, dict[Any, dict[str, Any]]] = {
+        "gpu": of_gpu, "node": of_node, "job": of_job, "service": of_service, "fleet": {"fleet": {}},
     }  # fmt: skip
+    notes = _notes(at, names, of_job, engines)
+    job_on = {gpu: job for job, run in merged.runs.items() for gpu in run.gpu_ids}
+    node_of: dict[Scope, dict[Any, int]] = {
+        "gpu": {card.pk: card.node for card in shown},
+        "job": {job: run.node_id for job, run in merged.runs.items()},
+        "service": {engine.pk: engine.node_id for engine in engines},
+    }
+    for scope, rows in made.items():
+        for key, row in rows.items():
+            row |= mix | notes["fleet"].get("fleet", {})
+            row |= notes["node"].get(node_of.get(scope, {}).get(key), {})
+            row |= notes["job"].get(job_on.get(key), {}) if scope == "gpu" else {}
+            row |= notes[scope].get(key, {})
+        keep(scope, "now", at, framed(scope, "now", rows))
+
+
+def _notes(
+    at: datetime, nodes: Mapping[int, str], jobs: Iterable[str], engines: Iterable[Engine]
+) -> dict[Scope, dict[Any, dict[str, Any]]]:
+    """By scope and target the features that were annotated."""
     targets: dict[Scope, dict[Any, list[str]]] = {
-        "node": {pk: [name] for pk, name in names.items()},
-        "job": {job: [job] for job in of_job},
+        "node": {pk: [name] for pk, name in nodes.items()},
+        "job": {job: [job] for job in jobs},
         "service": {one.pk: [f"{one.node.name}/{one.name}", *([one.model] if one.model else [])] for one in engines},
         "fleet": {"fleet": ["fleet"]},
     }
+    found: dict[Scope, dict[Any, dict[str, Any]]] = {"gpu": {}}
     for scope, named in targets.items():
-        for key, notes in noted(scope, named, at).items():
-            rows[scope][key] |= {f"note_{name}": value for name, value in notes.items()}
-    for scope, made in rows.items():
-        keep(scope, "now", at, framed(scope, "now", made))
+        told = noted(scope, named, at)
+        found[scope] = {key: {f"note_{name}": value for name, value in one.items()} for key, one in told.items()}
+    return found
 
 
 def _days(at: datetime, nodes: Mapping[int, Node], cards: Sequence[node_facts.Card], merged: Merged) -> None:

@@ -134,6 +134,24 @@ def test_annotations_are_features_of_their_type() -> None:
     assert {f"note_{note.key}" for note in NOTES} <= {name for scope in COLUMNS for name in columns(scope)}
 
 
+def test_what_is_told_of_a_place_counts_for_what_is_there() -> None:
+    """Of the fleet for all, of a node for its cards, jobs and engines, of a job for its cards; the nearest before others."""
+    cards = fleet()
+    far = gpu(node("n2", last_seen_at=AT))
+    for scope, target, key, value in (
+        ("fleet", "fleet", "energy_policy", True), ("node", "n1", "maintenance", True), ("node", "n1", "declared_idle", False),
+        ("job", JOB, "declared_idle", True),
+    ):  # fmt: skip
+        Annotation.objects.create(scope=scope, target=target, key=key, value=value, at=NOON)
+    refresh(AT, jobs_of)
+    told = [row("gpu", cards[0].pk), row("job", JOB), row("node", cards[0].node_id), row("gpu", far.pk)]
+
+    assert [one["note_energy_policy"] for one in told] == [True] * 4
+    assert [one["note_maintenance"] for one in told] == [True, True, True, None]
+    assert [one["note_declared_idle"] for one in told] == [True, True, False, None]
+    assert [one["driver_versions"] for one in told] == [1] * 4
+
+
 def test_twice_is_as_once() -> None:
     """The same frames, the same runs, one row a frame."""
     fleet()
