@@ -15,7 +15,7 @@ TEXT: Final = frozenset(
         "allocated_to", "base_changes", "bench_name", "bottleneck", "compute_capability", "confidence", "container",
         "container_image", "cpu_governor", "cuda", "cuda_driver_version", "driver_mix", "driver_version", "dtype", "serving_engine", "engine",
         "env_deprecated", "env_pinned", "gpu_model", "job", "kernel", "kind", "launcher", "model",
-        "name", "node_name", "note_autoscaler_metric", "note_autoscaler_target", "note_efficiency_policy", "note_image",
+        "name", "currency", "node_name", "note_autoscaler_metric", "note_autoscaler_target", "note_image",
         "note_job_kind", "note_log_error", "note_phase", "note_precision", "note_precision_before", "note_tensorrt_flags",
         "note_tensorrt_version", "nvidia_module_version", "pod", "recompute", "scheduler", "sharding", "slurm_job",
         "storage_top_job", "told_class", "told_dtype", "told_kind", "told_phase", "told_quant", "told_recompute", "told_sharding",
@@ -25,7 +25,7 @@ TEXT: Final = frozenset(
 FLAGS: Final = frozenset(
     (
         "arch_missing", "checkpoint_shrunk", "evaluated", "fabric_degraded", "free", "has_nvlink", "labels_known", "lost", "mig", "note_deadline",
-        "note_declared_idle", "note_energy_policy", "note_maintenance", "note_power_policy", "offload", "persistence_mode",
+        "note_declared_idle", "note_efficiency_policy", "note_energy_policy", "note_maintenance", "note_power_policy", "offload", "persistence_mode",
         "ranks_talk_over_pcie", "rdma_ready", "ready_before_first", "resumed_at_zero", "serves",
         "sram_threshold_exceeded", "talks", "told_offload", "told_pin_memory", "told_scaler", "torch_is_cpu", "visible_none", "web_process",
         "waits_for_data",

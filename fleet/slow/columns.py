@@ -72,7 +72,6 @@ _FLEET: Final[Types] = {
     "torch_versions": pl.Int64,
     "torch_mix": pl.String,
 }
-"""Of the fleet, in every frame."""
 
 
 def _notes(*scopes: Scope) -> Types:
@@ -91,15 +90,15 @@ INHERITS: Final[dict[Scope, tuple[Scope, ...]]] = {
 
 COLUMNS: Final[dict[Scope, dict[Part, Types]]] = {
     "gpu": {
-        "now": NODE_FACTS | _GPU | _FLEET | _notes(*INHERITS["gpu"], "gpu"),
+        "now": NODE_FACTS | _GPU | _notes(*INHERITS["gpu"], "gpu"),
         "day": _DAY | {"ecc_corrected_day": pl.Float64, "ecc_corrected_day_p99": pl.Float64},
     },
-    "job": {"now": NODE_FACTS | _JOB | _FLEET | _notes(*INHERITS["job"], "job"), "day": _DAY | {"idle_share_day": pl.Float64}},
+    "job": {"now": NODE_FACTS | _JOB | _notes(*INHERITS["job"], "job"), "day": _DAY | {"idle_share_day": pl.Float64}},
     "node": {
-        "now": NODE_FACTS | _NODE | _FLEET | _notes(*INHERITS["node"], "node"),
+        "now": NODE_FACTS | _NODE | _notes(*INHERITS["node"], "node"),
         "day": dict.fromkeys(("day_hours", "day_cpu_saturated_share", "base_disk_await_s"), pl.Float64),
     },
-    "service": {"now": NODE_FACTS | _SERVICE | _FLEET | _notes(*INHERITS["service"], "service"), "day": _SERVICE_BASE},
+    "service": {"now": NODE_FACTS | _SERVICE | _notes(*INHERITS["service"], "service"), "day": _SERVICE_BASE},
     "fleet": {"now": _FLEET | _notes("fleet"), "day": {}},
 }
 
