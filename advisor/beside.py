@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from advisor import card_readings, described, hosts, memory_split, planned, ranks, services, stacks
+from advisor import card_readings, described, hosts, kinds, memory_split, planned, ranks, services, stacks, storage
 from advisor.features import Frames
 from advisor.frames import Window
 from advisor.partial import Partial, merge, partial
@@ -36,7 +36,7 @@ class More:
     engines: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=services.ENGINES))
     serves: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=services.SERVES))
     slow: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-    constants: Mapping[str, float | None] = field(default_factory=dict)
+    constants: Mapping[str, float | str | None] = field(default_factory=dict)
 
 
 def of_window(window: Window, frames: Frames) -> More:
@@ -100,6 +100,8 @@ def with_more(frames: Frames, more: More) -> Frames:
     fleet = pl.DataFrame(
         {"fleet": ["fleet"], "evaluated": [True], "members": [[]]}, schema_overrides={"members": pl.List(pl.Int64)}
     )
+    reads = storage.fleet_row(job, node)
+    fleet = fleet.with_columns(pl.lit(value, kinds.kind(name)).alias(name) for name, value in reads.items())
     fleet = _join(fleet, slow.get("fleet"), "fleet")
     return replace(
         frames,
@@ -109,11 +111,6 @@ def with_more(frames: Frames, more: More) -> Frames:
         service=service.with_columns(constants) if service is not None else frames.service,
         fleet=fleet.with_columns(constants),
     )
-
-
-def nothing_slow() -> dict[str, pl.DataFrame]:
-    """The slow features' frames with no row, and every column that they can have (fleet/slow)."""
-    return {}
 
 
 def _of_memory(job: pl.DataFrame) -> pl.DataFrame:

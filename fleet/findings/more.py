@@ -11,6 +11,7 @@ from advisor.features import Frames
 from fleet.findings import minutes, told
 from fleet.findings.lifecycle import Place, Target
 from fleet.findings.windows import Look
+from fleet.slow import frames as slow
 
 _NOW_S: Final = 15.0
 """Who held a GPU in the last seconds of the window holds it now."""
@@ -23,7 +24,14 @@ def more(at: datetime, seen: Look, span_s: int, wanted: Collection[str]) -> More
     holders = process.join(seen.window.facts.select("gpu", "node"), on="gpu")
     engines, serves = told.engines(at, holders, told.WORDS.serving())
     engines = engines.filter(pl.col("node").is_in(list(seen.fresh_nodes)))
-    return More(partial=minutes.last(at, span_s, serves), words=words, engines=engines, serves=serves)
+    return More(
+        partial=minutes.last(at, span_s, serves),
+        words=words,
+        engines=engines,
+        serves=serves,
+        slow=slow.frames(at),
+        constants=slow.constants(),
+    )
 
 
 def places(frames: Frames) -> dict[Target, Place]:

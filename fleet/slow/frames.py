@@ -10,7 +10,7 @@ import polars as pl
 from django.conf import settings
 
 from advisor.finding import Scope
-from fleet.slow.columns import COLUMNS, CONSTANTS, KEYS, Part, Types
+from advisor.slow_columns import COLUMNS, CONSTANTS, KEYS, Part, Types
 from fleet.slow.models import SlowFrame
 
 log = logging.getLogger(__name__)
@@ -19,13 +19,13 @@ FRESH: Final[Mapping[Part, timedelta]] = {"now": timedelta(minutes=10), "day": t
 """What is older says nothing of now: its columns are unknown."""
 
 
-def frames(at: datetime) -> dict[Scope, pl.DataFrame]:
-    """By scope, one row a target and every column of columns.py; a target that the task has not seen yet has no row.
+def frames(at: datetime) -> dict[str, pl.DataFrame]:
+    """By scope, one row a target and every column of advisor/slow_columns.py; a target that the task has not seen yet has no row.
 
     Frames that are older than FRESH, missing or damaged count as empty: unknown, not zero.
     """
     kept = {(row.scope, row.part): row for row in SlowFrame.objects.all()}
-    found: dict[Scope, pl.DataFrame] = {}
+    found: dict[str, pl.DataFrame] = {}
     for scope, parts in COLUMNS.items():
         now, day = (_read(kept.get((scope, part)), scope, parts[part], at - FRESH[part]) for part in FRESH)
         whole = now.join(day, on=scope, how="full", coalesce=True, suffix=":day")

@@ -47,7 +47,7 @@ class JobRun(models.Model):
 
 
 class SlowFrame(models.Model):
-    """The features of one scope's targets, as the newest run of the task made them; `part` is one of columns.PARTS."""
+    """The features of one scope's targets, as the newest run of the task made them; `part`: now, or day."""
 
     scope = models.CharField(max_length=10)
     part = models.CharField(max_length=5)

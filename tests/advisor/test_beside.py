@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from advisor import beside, described, memory_split, planned, services
+from advisor import described, memory_split, planned, services, slow_columns
 from advisor.beside import More, of_window, with_more
 from advisor.engine import wanted
 from advisor.features import Frames, features
@@ -70,7 +70,7 @@ def test_every_feature_that_a_rule_reads_is_made_somewhere() -> None:
     frames = features(one)
     known = More(
         partial=merge([partial(one.gpu, one.host, one.process, told, serves)]), words=words, engines=engines, serves=serves,
-        slow=beside.nothing_slow(),
+        slow=slow_columns.nothing(),
     )  # fmt: skip
     frames = with_more(frames, known)
 

@@ -12,20 +12,24 @@ from polars.testing import assert_frame_equal
 from pytest_django import Settings
 
 from advisor.annotations import NOTES
+from advisor.beside import with_more
+from advisor.features import features_of
 from advisor.kinds import kind
+from advisor.slow_columns import COLUMNS, columns
 from config.celery import app
 from fleet.annotations.models import Annotation
 from fleet.findings.models import Cycle
+from fleet.findings.more import more
 from fleet.findings.tasks import refresh_slow
-from fleet.findings.windows import jobs_of
+from fleet.findings.windows import jobs_of, look
 from fleet.inventory.models import Engine, Gpu, Node
 from fleet.slow import days, services
-from fleet.slow.columns import COLUMNS, columns
 from fleet.slow.frames import frames, keep
 from fleet.slow.models import JobRun, SlowFrame
 from fleet.slow.refresh import refresh
 from fleet.store.memory import MemorySeries
 from fleet.store.series import StoreError, store
+from tests.fleet.recorded import fill
 from tests.fleet.rows import event, gpu, node
 from tests.fleet.slow.past import LATE, NOON, minute, minutes, process
 
@@ -280,3 +284,31 @@ def test_it_runs_on_files_too(settings: Settings, tmp_path: Path) -> None:
 
     assert row("job", JOB)["base_runs"] == 0
     assert row("gpu", cards[0].pk)["day_idle_share"] is None
+
+
+def test_the_judge_s_frames_have_what_is_kept() -> None:
+    """Beside what the window tells: of a job, its cards and its node, and of the fleet what all jobs make of the storage."""
+    home = node("n1", last_seen_at=AT, driver_version="580.65.06")
+    card = gpu(home, sm_clock_max_mhz=1980)
+    fill("bf16_train", [card], int(AT.timestamp()), 120)
+    Annotation.objects.create(scope="node", target="n1", key="maintenance", value=True, at=NOON)
+    refresh(AT, jobs_of)
+    seen = look(AT, 60, 2.0)
+    found = with_more(features_of(seen.measured), more(AT, seen, 60, ["xids_24h"]))
+    card_row, job, fleet_row = (one.row(0, named=True) for one in (found.gpu, found.job, found.fleet))
+
+    assert (card_row["xids_24h"], card_row["driver_version"], card_row["note_maintenance"]) == (0, "580.65.06", True)
+    assert (job["base_runs"], job["driver_major"], job["mtbf_gpu_hours"]) == (0, 580, 50_677)
+    assert found.node.row(0, named=True)["note_maintenance"] is True
+    assert (fleet_row["driver_mix"], fleet_row["data_starved_jobs"]) == ("580.65.06: 1", 0)
+
+
+def test_the_judge_does_without() -> None:
+    """Before the task ran for the first time: every column is there, and null."""
+    home = node("n1", last_seen_at=AT)
+    fill("bf16_train", [gpu(home)], int(AT.timestamp()), 120)
+    seen = look(AT, 60, 2.0)
+    found = with_more(features_of(seen.measured), more(AT, seen, 60, []))
+
+    assert found.gpu["xids_24h"].to_list() == [None]
+    assert found.job["base_runs"].to_list() == [None]

@@ -1,4 +1,4 @@
-"""Every column of the frames, by scope and part, with its type. What a run of the task does not know is null."""
+"""Every column of the slow features (fleet/slow makes them), by scope and part, with its type. What is not known is null."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -115,3 +115,8 @@ CONSTANTS: Final[Types] = {
 def columns(scope: Scope) -> Types:
     """All columns of a scope's frame, its key first."""
     return {str(scope): KEYS[scope]} | COLUMNS[scope]["now"] | COLUMNS[scope]["day"] | CONSTANTS
+
+
+def nothing() -> dict[str, pl.DataFrame]:
+    """The frames of all scopes with every column and no row."""
+    return {scope: pl.DataFrame(schema=columns(scope)) for scope in COLUMNS}
