@@ -63,9 +63,19 @@ _JOB: Final[Types] = {
 }
 _SERVICE: Final[Types] = {"age_s": pl.Float64, "restarts_7d": pl.Int64, "load_ratio": pl.Float64}
 _SERVICE_BASE: Final[Types] = dict.fromkeys(
-    ("base_ttft_s", "base_tpot_s", "base_e2e_s", "base_mad_s", "base_days", "base_tokens_per_request", "base_finished_per_s"),
+    (
+        "base_ttft_s",
+        "base_tpot_s",
+        "base_e2e_s",
+        "base_mad_s",
+        "base_days",
+        "base_tokens_per_request",
+        "base_finished_per_s",
+        "spikes_with_noise_share",
+        "first_requests_ratio",
+    ),
     pl.Float64,
-)
+) | {"latency_spikes": pl.Int64}
 _FLEET: Final[Types] = {
     "driver_versions": pl.Int64,
     "driver_mix": pl.String,

@@ -24,7 +24,7 @@ def frames(at: datetime) -> dict[str, pl.DataFrame]:
 
     Frames that are older than FRESH, missing or damaged count as empty: unknown, not zero.
     """
-    kept = {(row.scope, row.part): row for row in SlowFrame.objects.all()}
+    kept = {(row.scope, row.part): row for row in SlowFrame.objects.filter(part__in=FRESH)}
     found: dict[str, pl.DataFrame] = {}
     for scope, parts in COLUMNS.items():
         now, day = (_read(kept.get((scope, part)), scope, parts[part], at - FRESH[part]) for part in FRESH)
@@ -46,15 +46,34 @@ def constants() -> dict[str, float | str | None]:
 
 def keep(scope: Scope, part: Part, at: datetime, frame: pl.DataFrame) -> None:
     """Put the frame in the place of the one before."""
-    buffer = BytesIO()
-    frame.write_ipc(buffer, compression="zstd")
-    SlowFrame.objects.update_or_create(scope=scope, part=part, defaults={"at": at, "payload": buffer.getvalue()})
+    _write(scope, part, at, frame)
 
 
 def framed(scope: Scope, part: Part, rows: Mapping[Any, Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Rows (by their key, or with it) as a frame with every column of the part; what a row lacks is null."""
     listed = [{scope: key, **row} for key, row in rows.items()] if isinstance(rows, Mapping) else list(rows)
     return pl.DataFrame(listed, schema=_schema(scope, COLUMNS[scope][part]), strict=False)
+
+
+def keep_rows(scope: Scope, part: str, at: datetime, rows: pl.DataFrame) -> None:
+    """Put rows that the next run of the task goes on from in the place of those before; the judge does not see them."""
+    _write(scope, part, at, rows)
+
+
+def kept_rows(scope: Scope, part: str, schema: pl.Schema) -> pl.DataFrame:
+    """The rows kept, however old; none where they are missing, damaged or of another release's columns."""
+    kept = SlowFrame.objects.filter(scope=scope, part=part).first()
+    try:
+        rows = schema.to_frame() if kept is None else pl.read_ipc(BytesIO(bytes(kept.payload)))
+    except pl.exceptions.PolarsError:
+        rows = schema.to_frame()
+    return rows if rows.schema == schema else schema.to_frame()
+
+
+def _write(scope: Scope, part: str, at: datetime, frame: pl.DataFrame) -> None:
+    buffer = BytesIO()
+    frame.write_ipc(buffer, compression="zstd")
+    SlowFrame.objects.update_or_create(scope=scope, part=part, defaults={"at": at, "payload": buffer.getvalue()})
 
 
 def _read(kept: SlowFrame | None, scope: Scope, types: Types, since: datetime) -> pl.DataFrame:

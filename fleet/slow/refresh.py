@@ -10,7 +10,7 @@ import polars as pl
 from advisor.finding import Scope
 from fleet.annotations.matching import noted
 from fleet.inventory.models import STALE_AFTER, Engine, Node, Process
-from fleet.slow import base, days, events, node_facts, services
+from fleet.slow import base, cold_start, days, events, node_facts, services, spikes
 from fleet.slow.frames import framed, frames, keep
 from fleet.slow.minutes import JobsOf
 from fleet.slow.models import SlowFrame
@@ -43,7 +43,7 @@ def refresh(at: datetime, jobs_of: JobsOf) -> None:
     if failed is None:
         try:
             rates = services.finished_per_s(at, engines) if engines else {}
-            _days(at, nodes, cards, merged)
+            _days(at, nodes, cards, engines, merged)
         except StoreError as error:
             failed = error
     _now(at, nodes, cards, engines, merged, rates)
@@ -121,17 +121,31 @@ def _notes(
     return found
 
 
-def _days(at: datetime, nodes: Mapping[int, Node], cards: Sequence[node_facts.Card], merged: Merged) -> None:
+def _days(
+    at: datetime, nodes: Mapping[int, Node], cards: Sequence[node_facts.Card], engines: Sequence[Engine], merged: Merged
+) -> None:
     if SlowFrame.objects.filter(part="day", at__gt=at - DAY_EVERY, at__lte=at).exists():
         return
     intervals = {pk: node.interval_s for pk, node in nodes.items()}
+    service = _join(
+        spikes.of_day(at, engines),
+        pl.DataFrame(
+            list(cold_start.of_engines(at, engines).items()),
+            schema={"service": pl.Int64, "first_requests_ratio": pl.Float64},
+            orient="row",
+        ),
+    )
     hour = days.of_gpus(at, (card for card in cards if card.present), intervals)
     host = days.of_nodes(at, {pk: node.cores for pk, node in nodes.items()}, intervals)
     usual = services.usual(at)
-    if hour is None or host is None or usual is None:
-        return
-    made: dict[Scope, pl.DataFrame] = {
-        "gpu": days.days(hour), "job": days.of_jobs(hour, merged.runs.values()), "node": host, "service": usual,
-    }  # fmt: skip
+    made: dict[Scope, pl.DataFrame] = {"service": service if usual is None else _join(service, usual)}
+    if hour is not None:
+        made |= {"gpu": days.days(hour), "job": days.of_jobs(hour, merged.runs.values())}
+    if host is not None:
+        made["node"] = host
     for scope, frame in made.items():
         keep(scope, "day", at, frame)
+
+
+def _join(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+    return one.join(other, on="service", how="full", coalesce=True)
