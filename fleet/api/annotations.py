@@ -1,5 +1,6 @@
 """Annotations: what a scheduler, a pipeline or a person tells of a target."""
 
+import math
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from advisor.annotations import BY_KEY, NOTES, SCOPES, fits
+from advisor.annotations import BY_KEY, MAX_TEXT, NOTES, SCOPES, Note, fits
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import plain_text
 from fleet.annotations.models import MAX_TARGET, Annotation
@@ -89,15 +90,28 @@ class TellSerializer(serializers.Serializer[Any]):
         """The same; ValidationError where scope, target or value do not go with the key."""
         note = BY_KEY[attrs["key"]]
         if attrs["scope"] not in note.scopes:
-            says = gettext("{key} is told of: {scopes}.").format(key=note.key, scopes=", ".join(note.scopes))
+            says = gettext("{key} goes with the scopes: {scopes}.").format(key=note.key, scopes=", ".join(note.scopes))
             raise serializers.ValidationError({"scope": says})
         if attrs["scope"] == "fleet" and attrs["target"] != "fleet":
-            raise serializers.ValidationError({"target": gettext("The only target of this scope is fleet.")})
+            raise serializers.ValidationError({"target": gettext("The only target of the scope fleet is fleet.")})
         if isinstance(attrs["value"], str):
             plain_text_of(attrs["value"])
         if not fits(note, attrs["value"]):
-            raise serializers.ValidationError({"value": gettext("{key} takes {what}.").format(key=note.key, what=note.takes)})
+            raise serializers.ValidationError({"value": _takes(note)})
         return attrs
+
+
+def _takes(note: Note) -> str:
+    """A sentence that says what the key takes."""
+    if note.kind == "word":
+        return gettext("{key} takes one of: {words}.").format(key=note.key, words=", ".join(note.words))
+    if note.kind == "boolean":
+        return gettext("{key} takes true or false.").format(key=note.key)
+    if note.kind == "text":
+        return gettext("{key} takes a text of 1 to {most} characters.").format(key=note.key, most=MAX_TEXT)
+    if math.isinf(note.high):
+        return gettext("{key} takes a number from {low:g} up.").format(key=note.key, low=note.low)
+    return gettext("{key} takes a number from {low:g} to {high:g}.").format(key=note.key, low=note.low, high=note.high)
 
 
 def plain_text_of(value: str) -> None:

@@ -67,7 +67,7 @@ def test_a_list_is_kept_whole_or_not_at_all(olga: APIClient) -> None:
     bad = olga.post(PATH, [ONE | {"target": "other"}, ONE | {"value": "drive"}], format="json")
 
     assert good.status_code == 201
-    assert errors(bad) == {"1.value": ["job_kind takes one of train, eval, infer, serve, interactive, build, other."]}
+    assert errors(bad) == {"1.value": ["job_kind takes one of: train, eval, infer, serve, interactive, build, other."]}
     assert set(Annotation.objects.values_list("target", flat=True)) == {"n1/ann/train.py", "n*"}
 
 
