@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from fleet.commands.asking import MAY
-from fleet.dashboard import cells, commands, engines, fact_words, facts, labels, readings, words
+from fleet.dashboard import annotations, cells, commands, engines, fact_words, facts, labels, readings, words
 from fleet.dashboard.listing import OPEN, grouped
 from fleet.inventory.models import PROMETHEUS, Absence, Gpu, Node, Refusal
 from wire.messages import PROCESSES
@@ -54,6 +54,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             "findings": grouped(found.findings.filter(OPEN)),
             "noisy_means": words.NOISY_MEANS,
             "events": event_rows(found),
+            "annotations": annotations.of_node(found.name),
             "commands": asked,
             "commands_open": any(row.is_open for row in asked),
             "may_command": request.user.has_perm(MAY) and not found.recording and not exporter,
