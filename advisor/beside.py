@@ -170,8 +170,16 @@ def _of_job_cards(gpu: pl.DataFrame) -> pl.DataFrame:
     have = set(gpu.columns)
     mine = gpu.filter(pl.col("job").is_not_null() & pl.col("evaluated")).sort("node", "index")
     first = [name for name in ("gpu_model", "sm", "memory_kind", "mig") if name in have]
-    means = [name for name in ("power_share_p50", "turns_per_min", "tensor_nvlink_corr", "sm_clock_cv") if name in have]
-    most = [name for name in ("pcie_replays_per_s", "hw_slowdown_share", "memory_temperature_c") if name in have]
+    means = [
+        name
+        for name in ("power_share_p50", "turns_per_min", "tensor_nvlink_corr", "sm_clock_cv", "sm_clock_p95_ratio")
+        if name in have
+    ]
+    most = [
+        name
+        for name in ("pcie_replays_per_s", "hw_slowdown_share", "memory_temperature_c", "ecc_uncorrected_new")
+        if name in have
+    ]
     every = [name for name in ("has_nvlink", "persistence_mode") if name in have]
 
     def against_others(name: str) -> pl.Expr:

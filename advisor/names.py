@@ -219,7 +219,7 @@ FEATURES: Final[dict[str, str]] = {
     "share_memory_bandwidth": _("Time bound by memory bandwidth"),
     "share_underfilled": _("Time underfilled"),
     "shm_size_bytes": _("Size of /dev/shm"),
-    "shm_used_share": _("/dev/shm used, of all"),
+    "shm_used_share": _("Used part of /dev/shm"),
     "since_checkpoint_s": _("Since the last checkpoint"),
     "since_step_s": _("Since the last step"),
     "slow_worker_ratio": _("CPU of the busiest worker over the others' median"),

@@ -112,6 +112,18 @@ COLUMNS: Final[dict[Scope, dict[Part, Types]]] = {
     "fleet": {"now": _FLEET | _notes("fleet"), "day": {}},
 }
 
+ADDED: Final[dict[Scope, Types]] = {
+    "gpu": {
+        "allocated_to": pl.String,
+        "bench_ratio": pl.Float64,
+        "bench_slow_runs": pl.Int64,
+        "bench_runs": pl.Int64,
+        "bench_name": pl.String,
+        "bench_age_s": pl.Float64,
+    },
+}
+"""What fleet/findings adds from rows of the database at each look: to whom a GPU is given, and how its bench runs compare."""
+
 CONSTANTS: Final[Types] = {
     "gpu_hour_price": pl.Float64,
     "currency": pl.String,
@@ -124,7 +136,7 @@ CONSTANTS: Final[Types] = {
 
 def columns(scope: Scope) -> Types:
     """All columns of a scope's frame, its key first."""
-    return {str(scope): KEYS[scope]} | COLUMNS[scope]["now"] | COLUMNS[scope]["day"] | CONSTANTS
+    return {str(scope): KEYS[scope]} | COLUMNS[scope]["now"] | COLUMNS[scope]["day"] | ADDED.get(scope, {}) | CONSTANTS
 
 
 def nothing() -> dict[str, pl.DataFrame]:

@@ -41,7 +41,7 @@ FLAGS: Final[dict[str, FlagKind]] = {
          "cpu-offload-gb", "num-scheduler-steps", "num-speculative-tokens", "mem-fraction-static", "max-running-requests",
          "max-total-tokens", "context-length", "chunked-prefill-size", "max-prefill-tokens", "schedule-conservativeness",
          "cuda-graph-max-bs", "num-continuous-decode-steps", "stream-interval", "max-batch-size", "max-seq-len", "max-num-tokens",
-         "kv-cache-free-gpu-memory-fraction", "gpus-per-node",
+         "kv-cache-free-gpu-memory-fraction", "kv-cache-memory-bytes", "gpus-per-node",
          # tritonserver
          "model-control-poll-interval", "pinned-memory-pool-byte-size", "backend-threads", "http-thread-count",
          # torchrun, deepspeed, accelerate

@@ -8,6 +8,7 @@ import polars as pl
 
 from advisor.beside import More
 from advisor.features import Frames
+from fleet.benches.peers import bench_features
 from fleet.findings import minutes, told
 from fleet.findings.lifecycle import Place, Target
 from fleet.findings.windows import Look
@@ -24,12 +25,15 @@ def more(at: datetime, seen: Look, span_s: int, wanted: Collection[str]) -> More
     holders = process.join(seen.window.facts.select("gpu", "node"), on="gpu")
     engines, serves = told.engines(at, holders, told.WORDS.serving())
     engines = engines.filter(pl.col("node").is_in(list(seen.fresh_nodes)))
+    seldom = slow.frames(at)
+    for frame in (bench_features(at), told.allocations(at)):
+        seldom["gpu"] = seldom["gpu"].join(frame, on="gpu", how="full", coalesce=True)
     return More(
         partial=minutes.last(at, span_s, serves),
         words=words,
         engines=engines,
         serves=serves,
-        slow=slow.frames(at),
+        slow=seldom,
         constants=slow.constants(),
     )
 

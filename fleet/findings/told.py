@@ -6,15 +6,17 @@ Of thousands of processes few say anything new between two looks: their labels a
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import polars as pl
 
 from advisor import described, services
-from fleet.inventory.models import STILL_THERE, Engine, Process
+from fleet.inventory.models import STILL_THERE, Engine, Gpu, Process
 
 _AT_ONCE: Final = 500
+STILL_TOLD: Final = timedelta(days=7)
+"""Labels travel when they change: who was told to have a GPU has it until something else is told."""
 
 
 @dataclass(slots=True)
@@ -60,6 +62,14 @@ class Words:
 
 
 WORDS: Final = Words()
+
+
+def allocations(at: datetime) -> pl.DataFrame:
+    """`gpu` and `allocated_to`: the pod or job that a GPU is given to, as dcgm-exporter's labels say, of those that were told lately."""
+    since = at - STILL_TOLD
+    given = Gpu.objects.filter(labels_told_at__gte=since, present=True).exclude(labels={}).order_by().values_list("pk", "labels")
+    rows = [(pk, whom) for pk, labels in given if (whom := labels.get("pod") or labels.get("hpc_job"))]
+    return pl.DataFrame(rows, schema={"gpu": pl.Int64, "allocated_to": pl.String}, orient="row")
 
 
 def engines(at: datetime, holders: pl.DataFrame, serving: Mapping[tuple[int, int], str]) -> tuple[pl.DataFrame, pl.DataFrame]:

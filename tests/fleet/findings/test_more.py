@@ -111,3 +111,14 @@ def test_a_gpu_of_nobody_serves_nothing() -> None:
     _, serves = told.engines(NOW, pl.DataFrame(schema={"node": pl.Int64, "gpu": pl.Int64, "pid": pl.Int64}), {})
 
     assert serves.is_empty()
+
+
+def test_whom_a_gpu_is_given_to_is_told_while_it_is_listed() -> None:
+    """The pod before the job; a card that went has nobody."""
+    home = node("n1")
+    one, two, gone = (gpu(home, index=number) for number in range(3))
+    for card, labels in ((one, {"pod": "train-0", "hpc_job": "17"}), (two, {"hpc_job": "18"}), (gone, {"pod": "x"})):
+        card.labels, card.labels_told_at, card.present = labels, NOW, card is not gone
+        card.save()
+
+    assert told.allocations(NOW).sort("gpu").rows() == [(one.pk, "train-0"), (two.pk, "18")]
