@@ -7,19 +7,19 @@ import os
 from typing import Final
 
 from agents.collectors import procfs
+from agents.collectors.below import FOLDER
 from agents.collectors.process_readers import Answers
 
 _NAMES: Final = ("shm_used_bytes", "shm_size_bytes")
-_FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def of_process(base: str) -> Answers:
     """Its size and what is in use of it; `not_found` where it is no mount of its own, `unsupported` where nothing limits it."""
     opened: list[int] = []
     try:
-        opened.append(os.open(f"{base}/root", _FOLDER))
+        opened.append(os.open(f"{base}/root", FOLDER))
         for part in ("dev", "shm"):
-            opened.append(os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=opened[-1]))
+            opened.append(os.open(part, FOLDER | os.O_NOFOLLOW, dir_fd=opened[-1]))
         if os.fstat(opened[1]).st_dev == os.fstat(opened[2]).st_dev:
             return dict.fromkeys(_NAMES, "not_found")
         stat = os.statvfs(opened[2])

@@ -117,6 +117,29 @@ def test_a_group_that_the_agent_cannot_see_is_unsupported(host: Host, lines: lis
     assert host.quota() == (reason,) * 3
 
 
+def test_an_agent_that_does_not_see_the_group_asks_what_the_process_sees(host: Host) -> None:
+    """As in a pod beside the job's: the process's own root of groups is its container's level. No link of the container's is followed."""
+    host.cgroup("0::/../../kubepods-pod1.slice/cri-containerd-2.scope")
+    inside = Path(host.proc) / "10" / "root" / "sys" / "fs" / "cgroup"
+    inside.mkdir(parents=True)
+    (inside / "cpu.max").write_text("200000 100000\n")
+    (inside / "cpu.stat").write_text(stat(10, 4))
+    assert host.quota() == (2.0, 10, 4)
+    (inside / "cpu.max").write_text("max 100000\n")
+    assert host.quota() == ("not_found",) * 3
+    (inside / "cpu.max").unlink()
+    (inside / "cpu.max").symlink_to("/proc/uptime")
+    assert set(host.quota()) == {"driver_error"}
+
+    host.cgroup("4:cpu,cpuacct:/docker/ab")
+    (inside / "cpu,cpuacct").mkdir()
+    (inside / "cpu").symlink_to("cpu,cpuacct")
+    (inside / "cpu,cpuacct" / "cpu.cfs_quota_us").write_text("300000\n")
+    (inside / "cpu,cpuacct" / "cpu.cfs_period_us").write_text("100000\n")
+    (inside / "cpu,cpuacct" / "cpu.stat").write_text("nr_periods 7\nnr_throttled 3\nthrottled_time 1\n")
+    assert host.quota() == (3.0, 7, 3)
+
+
 @pytest.mark.parametrize(
     ("limit", "counts"), [("many few", stat(1, 1)), ("100000", stat(1, 1)), ("1 1", "nr_periods 1"), ("1 1", "")]
 )
