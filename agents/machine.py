@@ -185,10 +185,12 @@ class Machine:
 
     def _homes(self, holds: list[Hold]) -> dict[int, set[int]]:
         """The NUMA nodes of the GPUs that each process holds, as far as they are known."""
-        nodes, gpus = self.inventory.host.gpu_numa_nodes, self.inventory.gpus
+        told = self.inventory.host.gpu_numa_nodes
+        nodes = [told.get(gpu.uuid) for gpu in self.inventory.gpus] if told else []
         found: dict[int, set[int]] = {}
         for hold in holds:
-            if (node := nodes.get(gpus[hold.gpu].uuid)) is not None:
+            node = nodes[hold.gpu] if hold.gpu < len(nodes) else None
+            if node is not None:
                 found.setdefault(hold.pid, set()).add(node)
         return found
 

@@ -1,6 +1,7 @@
 """A machine's processes as they reach a tick: their labels once read, and what they report of themselves."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ from agents import once
 from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
 from agents.reports import Reports
-from agents.source import PROCESS, Tick
+from agents.source import HOST, PROCESS, Tick
 from tests.agents.fake_nvml import FakeNvml
+from wire.pci import address
 
 CLIENTS = Path(__file__).resolve().parents[2] / "clients"
 
@@ -66,3 +68,39 @@ async def test_labels_and_reported_steps_of_a_holder_are_in_its_tick(tmp_path: P
     assert tick.processes.values[PROCESS.index("loss")] == [0.5]
     assert (shown["labels"]["slurm_job"], shown["steps_total"]) == ("7", 1)
     assert not path.exists()
+
+
+async def test_a_holder_is_on_the_node_of_its_gpu_and_what_it_uses_is_not_others(tmp_path: Path) -> None:
+    """All this machine's CPUs belong to the first of two nodes, where the first GPU is and the second is not; this process holds both
+    in turn. The host's other cores are those that it keeps busy less this process's."""
+    nvml = FakeNvml()
+    for number, cpus in enumerate(("0-8191", "8192-8193")):
+        (tmp_path / f"devices/system/node/node{number}").mkdir(parents=True)
+        (tmp_path / f"devices/system/node/node{number}/cpulist").write_text(cpus + "\n")
+    machine = Machine(NvmlDriver(nvml), sys=tmp_path)
+    found = []
+    try:
+        await machine.collect()
+        for number, gpu in enumerate(machine.inventory.gpus[:2]):
+            folder = tmp_path / "bus/pci/devices" / f"{address(gpu.pci_bus_id)}.0"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "numa_node").write_text(f"{number}\n")
+    finally:
+        await machine.close()
+    machine = Machine(NvmlDriver(nvml), sys=tmp_path)
+    try:
+        await machine.collect()
+        for number in range(2):
+            for one, card in enumerate(nvml.gpus):
+                card["processes"] = [{"pid": os.getpid(), "usedGpuMemory": 1 << 30}] if one == number else []
+            await machine.collect()
+            await asyncio.sleep(0.05)
+            tick = await machine.collect()
+            found.append(tick.processes.values[PROCESS.index("numa_local")])
+    finally:
+        await machine.close()
+
+    busy, others = (tick.host[HOST.index(name)] for name in ("cpu_busy_cores", "cpu_other_cores"))
+    assert found == [[1], [0]]
+    assert (others is None) == (busy is None)  # a sandbox may show no CPU time at all
+    assert others is None or busy is None or 0 <= others <= busy
