@@ -21,6 +21,8 @@ The busy part goes to the unit that was nearest its peak while the engine ran (U
 memory), or *underfilled* when few SMs were active and nothing was near a peak. Two processes that compute on one busy GPU make
 it *contention*; slowdown bits and locked clocks make it *clocks*. Without profiling counters power stands for the units.
 
+**Phases.** A GPU that turned to something else within the window has the shares of each phase, for as long as it lasted (`phases`).
+
 **Label.** The largest share is not always the trouble: a GPU that computes for 60 % of the time and waits 40 % for input is a
 data problem. So: the largest of the causes that somebody can remove (CAUSES) wins from a share of DECISIVE on; else *idle* when
 it is more than half of the time; else the largest other share.
@@ -32,7 +34,9 @@ from typing import Final
 
 import polars as pl
 
+from advisor import phases
 from advisor.finding import Bottleneck
+from advisor.samples import SAVING_BYTES_PER_S
 
 SHARES: Final[tuple[Bottleneck, ...]] = (
     "idle", "data", "copy", "launch", "underfilled", "compute",
@@ -50,7 +54,6 @@ UNITS: Final = (
 DECISIVE: Final = 0.35  # the wind-down of a healthy job 0.27; launch gaps of a small transformer 0.52, of LSTM cells 0.50
 BUSY_AT_ALL: Final = 0.005  # an idle context: 0.0001; the thinnest programs recorded: 0.010 (requests), 0.035 (generation)
 SAVED_BYTES: Final = 100e6  # in all: compile caches and logs 16e6, a small model's state 400e6
-SAVING_BYTES_PER_S: Final = 20e6  # logs and metrics: below 1e6; a 9 GB torch.save: 770e6
 COPY_LINK: Final = 0.05  # H2D of training images at full speed: 0.04 in bursts; pageable copies back to back: 0.30
 PAGEABLE_LINK: Final = 0.30  # 18.5 GB/s of a Gen5 x16 link
 # To the host: launch-bound programs 0.012e9, tensors pulled into fresh pages 1.3e9 (0.6e9 at times).
@@ -160,7 +163,7 @@ def with_shares(gpu: pl.DataFrame) -> pl.DataFrame:
     working = ~pl.col("free") & (zero("busy") > BUSY_AT_ALL)
     gpu = gpu.with_columns(
         node_jobs=pl.coalesce("job", pl.col("gpu").cast(pl.String)).filter(working).n_unique().over("node"),
-        ranks=pl.when(pl.col("job").is_null()).then(1).otherwise(working.sum().over("job")),
+        ranks=pl.when(pl.col("job").is_null()).then(1).otherwise((working & pl.col("phase").is_null()).sum().over("job")),
         math_when_busy=pl.max_horizontal(
             "tensor_active_when_busy",
             "fp32_active_when_busy",
@@ -200,6 +203,7 @@ def with_shares(gpu: pl.DataFrame) -> pl.DataFrame:
     gpu = gpu.with_columns(shares)
     total = pl.sum_horizontal([pl.col(f"share_{name}") for name in SHARES])
     gpu = gpu.with_columns([pl.col(f"share_{name}") / total for name in SHARES])
+    gpu = phases.together(gpu, [f"share_{name}" for name in SHARES])
     return gpu.with_columns(bottleneck=pl.when(pl.col("evaluated")).then(label()), confidence=_confidence())
 
 

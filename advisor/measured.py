@@ -7,9 +7,9 @@ from typing import Final
 
 import polars as pl
 
-from advisor import bottleneck, memory_growth
+from advisor import bottleneck, memory_growth, phases
 from advisor.frames import Window
-from advisor.samples import Span, complete, facts_of, judged, known_sum
+from advisor.samples import Judged, Span, complete, facts_of, judged, judged_again, known_sum
 
 _MEANS: Final = (
     "gpu_util_pct", "mem_copy_util_pct", "power_w", "sm_active", "sm_occupancy", "int_active", "tensor_active", "dram_active",
@@ -31,20 +31,36 @@ LOADED: Final = 0.5  # an engine at work half of the time keeps its clocks up: t
 
 
 def measured(window: Window, patience_s: float = 2.0, *, from_start: bool = False) -> pl.DataFrame:
-    """One row a GPU of `window.facts`, which has all GPUs of its nodes; see `samples.Span` for patience_s and from_start."""
+    """One row a GPU of `window.facts`, which has all GPUs of its nodes; see `samples.Span` for patience_s and from_start.
+
+    A GPU that turned to something else within the window has, beside the row of the whole of it, one for each `phase`.
+    """
     facts = facts_of(window).with_columns(blind=pl.col("gpu").is_in(list(window.blind)))
     part = judged(window, facts, Span(patience_s, from_start))
+    rows = _rows(window.host, facts, part).with_columns(phase=pl.lit(None, pl.Int64), phase_s=pl.lit(None, pl.Float64))
+    turned = phases.turns(part)
+    if turned.is_empty():
+        return rows
+    of = facts.join(turned, on="gpu")
+    of = of.select([*facts.columns, "phase", "phase_s", "start_t", "end_t"])
+    keyed = of.with_columns(phases.key("gpu"), phases.key("node")).drop("start_t", "end_t")
+    again = judged_again(phases.rows_of(part.samples, of), phases.rows_of(part.processes, of), keyed)
+    by_phase = _rows(phases.rows_of(window.host, of), keyed, again)
+    by_phase = by_phase.with_columns(phases.whole("gpu"), phases.whole("node"))
+    return pl.concat([rows, by_phase.select(rows.columns)], how="vertical_relaxed")
+
+
+def _rows(host: pl.DataFrame, facts: pl.DataFrame, part: Judged) -> pl.DataFrame:
+    """One row for each of `facts`."""
     gpu = facts.join(_of_samples(part.samples), on="gpu", how="left").join(_of_holders(part.holders), on="gpu", how="left")
-    return gpu.join(_of_host(window, facts, gpu), on="node", how="left")
+    return gpu.join(_of_host(host, facts, gpu), on="node", how="left")
 
 
 def _bit(mask: int) -> pl.Expr:
     """Share of the loaded samples in which any bit of `mask` is set; 0 when none was loaded, null when never read."""
-    bits = pl.col("reasons")
-    known = pl.col("loaded") & bits.is_not_null()
-    return pl.when(bits.is_not_null().any()).then(
-        (((bits & mask) != 0) & known).sum() / pl.max_horizontal(known.sum(), pl.lit(1))
-    )
+    reasons = pl.col("loaded_reasons")  # null where it was not read or the engine had little work
+    set_in = ((reasons & mask) != 0).sum()
+    return pl.when(pl.col("reasons").is_not_null().any()).then(set_in / reasons.count().clip(1, None))
 
 
 def _reach(samples: pl.DataFrame) -> int:
@@ -56,10 +72,17 @@ def _reach(samples: pl.DataFrame) -> int:
 
 def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
     """One row a GPU from its samples."""
-    rows = samples.lazy().with_columns(
-        loaded=pl.col("busy") >= LOADED,
-        reasons=pl.col("clocks_event_reasons").cast(pl.Int64, strict=False),
-        quiet=pl.col("busy") < QUIET,
+    rows = (
+        samples.lazy()
+        .with_columns(
+            loaded=pl.col("busy") >= LOADED,
+            reasons=pl.col("clocks_event_reasons").cast(pl.Int64, strict=False),
+            quiet=pl.col("busy") < QUIET,
+        )
+        .with_columns(
+            loaded_reasons=pl.when("loaded").then("reasons"),
+            turned=(pl.col("quiet") != pl.col("quiet").shift(1)) & (pl.col("gpu") == pl.col("gpu").shift(1)),
+        )
     )
     rows = rows.with_columns(bottleneck.causes(_reach(samples)))
     loaded = pl.col("loaded")
@@ -76,7 +99,7 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
         (pl.col("cores") * (1 - pl.col("busy"))).sum().alias("_idle_cores"),
         (1 - pl.col("busy")).filter(pl.col("cores").is_not_null()).sum().alias("_idle"),
         pl.col("quiet").mean().alias("quiet_share"),
-        (pl.col("quiet") != pl.col("quiet").shift(1)).sum().alias("turns"),
+        pl.col("turned").sum().alias("turns"),
         pl.col("power_limit_w").last().alias("power_limit_now_w"),
         pl.col("sm_clock_mhz").filter(loaded).mean(),
         pl.col("sm_clock_mhz").filter(loaded).quantile(0.95).alias("sm_clock_p95_mhz"),
@@ -130,9 +153,9 @@ def _of_holders(holders: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _of_host(window: Window, facts: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame:
+def _of_host(host: pl.DataFrame, facts: pl.DataFrame, gpu: pl.DataFrame) -> pl.DataFrame:
     """One row a node: means over what is judged of its GPUs."""
-    host = complete(window.host, {"node": pl.Int64, "t": pl.Float64, **dict.fromkeys(HOST_METRICS, pl.Float64)})
+    host = complete(host, {"node": pl.Int64, "t": pl.Float64, **dict.fromkeys(HOST_METRICS, pl.Float64)})
     spans = gpu.group_by("node").agg(pl.col("from_t").min(), pl.col("until_t").max())
     host = (
         host.join(spans, on="node", how="left")

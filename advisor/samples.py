@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from advisor.frames import FACTS, Window
@@ -23,6 +24,7 @@ ACTIVE: Final = 0.01
 HELD_BYTES: Final = 1 << 30
 """Memory in use that no idle driver takes (measured 0.6 GB on an H200 that nobody holds)."""
 
+SAVING_BYTES_PER_S: Final = 20e6  # logs and metrics: below 1e6; a 9 GB torch.save: 770e6
 CONTEXT_BYTES: Final = 750_000_000
 """A context that holds nothing else (measured 0.54 GB); the smallest program recorded holds 0.93 GB."""
 
@@ -62,6 +64,9 @@ class Span:
 def known_sum(values: pl.Expr) -> pl.Expr:
     """The sum of what is known of `values`; null, not 0, where nothing is."""
     return pl.when(values.is_not_null().any()).then(values.sum())
+
+
+_ALONE: Final = (known_sum(pl.col("children_cores")) < 0.2).alias("alone")
 
 
 def ordered(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
@@ -124,10 +129,12 @@ class Judged:
     null: not known).
     `holders`: one row a (gpu, pid): means of what the process does, `home`, `helper`, `from_t`, and
     `presence`, the share of the readings in which it was there.
+    `processes`: one row a GPU, pid and time, of which `holders` are made.
     """
 
     samples: pl.DataFrame
     holders: pl.DataFrame
+    processes: pl.DataFrame
 
 
 def judged(window: Window, facts: pl.DataFrame, span: Span) -> Judged:
@@ -143,19 +150,28 @@ def judged(window: Window, facts: pl.DataFrame, span: Span) -> Judged:
     rows = _processes(window)
     cuts = _cuts(gpu, rows, span)
     gpu, rows = _within(gpu, cuts), _within(rows, cuts)
-    held = _holders(rows, facts)
-    at = _by_time(rows, held)
-    held = held.join(at.group_by("gpu").agg(pl.len().alias("ticks")), on="gpu", how="left").with_columns(
-        presence=pl.col("rows") / pl.col("ticks")
-    )
+    held, at = _held(rows, facts)
     constants = facts.select("gpu", "pcie_peak").join(
-        held.group_by("gpu").agg(alone=known_sum(pl.col("children_cores")) < 0.2, usual_cores=pl.col("cores").max()),
-        on="gpu",
-        how="left",
+        held.group_by("gpu").agg(_ALONE, usual_cores=pl.col("cores").max()), on="gpu", how="left"
     )
     samples = _beside(gpu, at).join(constants, on="gpu", how="left", maintain_order="left")
     # A tick whose processes were not read: they did what they usually do.
-    return Judged(samples.with_columns(pl.coalesce("cores", "usual_cores")).drop("usual_cores"), held)
+    return Judged(samples.with_columns(pl.coalesce("cores", "usual_cores")).drop("usual_cores"), held, rows)
+
+
+def judged_again(samples: pl.DataFrame, processes: pl.DataFrame, facts: pl.DataFrame) -> Judged:
+    """What is judged of a part of what was, with keys of its own: who holds the GPU is found anew."""
+    held, _ = _held(processes, facts)
+    alone = held.group_by("gpu").agg(_ALONE)
+    return Judged(samples.drop("alone").join(alone, on="gpu", how="left", maintain_order="left"), held, processes)
+
+
+def _held(rows: pl.DataFrame, facts: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Holders with their presence, and what they do together, by time."""
+    held = _holders(rows, facts)
+    at = _by_time(rows, held)
+    ticks = at.group_by("gpu").agg(pl.len().alias("ticks"))
+    return held.join(ticks, on="gpu", how="left").with_columns(presence=pl.col("rows") / pl.col("ticks")), at
 
 
 def _processes(window: Window) -> pl.DataFrame:
@@ -230,13 +246,17 @@ def _beside(gpu: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
 
 
 def _within(frame: pl.DataFrame, cuts: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `frame` inside `cuts`."""
+    """The rows of `frame`, which is in order of GPUs, inside `cuts`."""
     if cuts.is_empty():
         return frame
-    spans = frame.select("gpu", "t").join(cuts, on="gpu", how="left", maintain_order="left")
-    after = pl.col("start_t").is_null() | (pl.col("t") >= pl.col("start_t"))
-    before = pl.col("end_t").is_null() | (pl.col("t") <= pl.col("end_t"))
-    return frame.filter(spans.select(after & before).to_series())
+    gpu, t = frame.get_column("gpu"), frame.get_column("t").to_numpy()
+    keys = cuts.get_column("gpu")
+    first, end = gpu.search_sorted(keys, "left"), gpu.search_sorted(keys, "right")
+    kept = np.ones(frame.height, dtype=np.bool_)  # most GPUs are judged whole
+    starts, ends = cuts.get_column("start_t").fill_null(-np.inf), cuts.get_column("end_t").fill_null(np.inf)
+    for low, high, start_t, end_t in zip(first, end, starts, ends, strict=True):
+        kept[low:high] = (t[low:high] >= start_t) & (t[low:high] <= end_t)
+    return frame.filter(pl.Series(kept))
 
 
 def _cuts(gpu: pl.DataFrame, rows: pl.DataFrame, span: Span) -> pl.DataFrame:
