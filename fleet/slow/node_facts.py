@@ -9,7 +9,6 @@ from fleet.inventory.models import Gpu, Node
 
 MOST_MIXED: Final = 8
 """Versions that a mix names."""
-_RDMA: Final = "rdma_ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def of_nodes(
             "nvidia_module_version": node.nvidia_module_version or None,
             "cpu_governor": node.cpu_governor or None,
             "numa_nodes": len(node.numa_distances) or None,
-            _RDMA: getattr(node, _RDMA, None),
+            "rdma_ready": node.rdma_ready,
             "persistence_mode": all(modes) if modes else None,
             "node_gpus": len(mine),
             "node_gpus_present": len(present),

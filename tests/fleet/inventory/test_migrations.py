@@ -15,7 +15,10 @@ def test_engines_and_processes_can_be_undone() -> None:
         call_command("migrate", verbosity=0)  # what stands on it went with it
     after = set(connection.introspection.table_names())
 
-    assert after - before == {"inventory_engine", "inventory_process", "commands_command", "slow_jobrun", "slow_slowframe"}
+    assert after - before == {
+        "inventory_engine", "inventory_process", "commands_command", "benches_benchrun", "benches_benchscore", "slow_jobrun",
+        "slow_slowframe",
+    }  # fmt: skip
 
 
 @pytest.mark.django_db(transaction=True)
@@ -40,7 +43,7 @@ def test_facts_can_be_undone() -> None:
     assert columns() == after
     assert after - before == {
         *(("inventory_node", name) for name in
-          ("nvidia_module_version", "nvidia_parameters", "cpu_governor", "numa_distances", "facts_absent", "served_by", "source")),
+          ("nvidia_module_version", "nvidia_parameters", "cpu_governor", "numa_distances", "facts_absent", "served_by", "source", "rdma_ready")),
         *(("inventory_gpu", name) for name in
           ("numa_node", "labels", "labels_told_at", "memory_kind", "accounting_mode", "power_scope", "power_average_s")),
         *(("inventory_engine", name) for name in ("why_silent", "absent")),

@@ -21,7 +21,7 @@ def test_facts_are_those_that_its_agent_told() -> None:
     """Versions with their first number."""
     home = node(
         "n1", driver_version="580.65.06", cuda_driver_version="13.0", kernel="6.8.0-45-generic", cpu_governor="performance",
-        nvidia_module_version="580.65.06", numa_distances={"0": [10, 21], "1": [21, 10]},
+        nvidia_module_version="580.65.06", rdma_ready=True, numa_distances={"0": [10, 21], "1": [21, 10]},
     )  # fmt: skip
     cards = [gpu(home, index) for index in range(2)]
     told = facts(home, persistent={cards[0].pk: True, cards[1].pk: False})
@@ -29,6 +29,7 @@ def test_facts_are_those_that_its_agent_told() -> None:
     assert (told["node_name"], told["driver_version"], told["driver_major"]) == ("n1", "580.65.06", 580)
     assert (told["cuda_driver_version"], told["cuda_driver_major"]) == ("13.0", 13)
     assert (told["kernel"], told["cpu_governor"], told["numa_nodes"]) == ("6.8.0-45-generic", "performance", 2)
+    assert told["rdma_ready"] is True
     assert told["persistence_mode"] is False
     assert facts(home, persistent={cards[0].pk: True})["persistence_mode"] is True
 
