@@ -49,6 +49,7 @@ _JOB: Final[Types] = {
     "restarts_2h": pl.Int64,
     "resumed_at_zero": pl.Boolean,
     "ooms_24h": pl.Int64,
+    "host_ooms_24h": pl.Int64,
     "energy_j_per_sample": pl.Float64,
     "base_runs": pl.Int64,
     "base_age_days": pl.Float64,

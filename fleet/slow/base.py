@@ -41,6 +41,7 @@ class Past:
     step_time_mad_s: float | None
     samples_per_s: float | None
     energy_j_per_sample: float | None
+    ooms: dict[str, dict[str, int]]
 
 
 _FIELDS: Final = tuple(Past.__slots__)
@@ -61,6 +62,7 @@ def figures(at: datetime, runs: Mapping[str, JobRun]) -> dict[str, dict[str, Any
             "run_s": age_s,
             "run_gpu_hours": age_s / 3600 * run.gpus,
             "restarts_2h": _restarts(at, by_job[job]),
+            "ooms_24h": _ooms(at, by_job[job]),
             "energy_j_per_sample": run.energy_j_per_sample,
             **_scaling(run, by_program[run.program, run.gpu_model]),
         }
@@ -149,6 +151,13 @@ def _restarts(at: datetime, past: Sequence[Past]) -> int:
     """Runs that began lately, but for the first that is known: it started nothing anew."""
     begun = sorted(one.first_seen for one in past)
     return sum(first > at - RESTART_SPAN for first in begun[1:])
+
+
+def _ooms(at: datetime, past: Sequence[Past]) -> int | None:
+    """Errors of GPU memory that its runs reported within a day, right to an hour; None where none of them reports any."""
+    since = at.timestamp() - _DAY_S
+    told = [one.ooms["hours"] for one in past if one.ooms and one.last_seen.timestamp() > since]
+    return sum(count for hours in told for hour, count in hours.items() if int(hour) + 3600 > since) if told else None
 
 
 def _scaling(run: JobRun, past: Sequence[Past]) -> dict[str, Any]:

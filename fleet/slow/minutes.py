@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import polars as pl
@@ -13,7 +13,7 @@ MINUTE_S: Final = 60
 JobsOf: TypeAlias = Callable[[pl.DataFrame, Mapping[int, str]], dict[int, str]]
 """Names the job that holds each GPU, of rows of processes and the name of each GPU's node: as the judge names jobs."""
 
-_PROCESS: Final = ("name", "user", "gpu_mem_bytes", "step_time_s", "samples_per_s")
+_PROCESS: Final = ("name", "user", "gpu_mem_bytes", "step_time_s", "samples_per_s", "ooms_total")
 _GPU: Final = ("power_w", "gr_engine_active", "gpu_util_pct", "persistence_mode")
 _LONGEST: Final = 300
 """Characters of a job's name."""
@@ -39,6 +39,8 @@ class JobMinute:
     samples_per_s: float | None
     power_w: float | None
     busy: float | None
+    ooms: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """By pid, of those that told it, the counter of errors of GPU memory at the first and at the last sample."""
 
     @property
     def energy_j_per_sample(self) -> float | None:
@@ -92,12 +94,26 @@ def _jobs(process: pl.DataFrame, means: pl.DataFrame, held: Mapping[int, str], n
     cards = places.join(means, on="gpu", how="left")
     busy = _by_job(cards, pl.col("busy").mean())
     power = _by_job(cards, pl.when(pl.col("power_w").is_not_null().all()).then(pl.col("power_w").sum()))
+    ooms: dict[str, dict[int, tuple[int, int]]] = defaultdict(dict)
+    counter = pl.col("ooms_total")
+    counted = (
+        mine.filter(counter.is_not_null()).group_by("job", "pid").agg(counter.min().alias("low"), counter.max().alias("high"))
+    )
+    for job, pid, low, high in counted.iter_rows():
+        ooms[job][pid] = int(low), int(high)
     gpus: dict[str, list[int]] = defaultdict(list)
     for card, job in held.items():
         gpus[job].append(card)
     return [
         JobMinute(
-            job, tuple(sorted(members)), shifts.get(job, ()), steps.get(job), samples.get(job), power.get(job), busy.get(job)
+            job,
+            tuple(sorted(members)),
+            shifts.get(job, ()),
+            steps.get(job),
+            samples.get(job),
+            power.get(job),
+            busy.get(job),
+            ooms.get(job, {}),
         )
         for job, members in sorted(gpus.items())
     ]

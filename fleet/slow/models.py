@@ -25,6 +25,11 @@ class JobRun(models.Model):
     gpus = models.PositiveIntegerField(default=0, help_text="The most that it held in a minute.")
     told = models.JSONField(default=dict, help_text="Versions, flags and variables of its first process that told any.")
     parts = models.JSONField(default=dict)
+    ooms = models.JSONField(
+        default=dict,
+        help_text="Errors of GPU memory that it reported: hours, counts by the hour's first second; seen, each process's counter as read last. "
+        "Empty: it reports none.",
+    )
     minutes = models.PositiveIntegerField(default=0, help_text="Minutes with reported steps.")
     step_time_s = models.FloatField(null=True, blank=True)
     step_time_mad_s = models.FloatField(null=True, blank=True)

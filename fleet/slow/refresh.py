@@ -75,7 +75,7 @@ def _now(
 
     of_job = base.figures(at, merged.runs)
     for job, count in events.ooms(at, merged.runs, told, runs).items():
-        of_job[job] |= facts.get(merged.runs[job].node_id, {}) | {"ooms_24h": count}
+        of_job[job] |= facts.get(merged.runs[job].node_id, {}) | {"host_ooms_24h": count}
     of_service = services.of_engines(at, engines)
     usual = {row["service"]: row["base_finished_per_s"] for row in frames(at)["service"].iter_rows(named=True)}
     for engine in engines:

@@ -29,9 +29,11 @@ SAME_PID: Final = timedelta(hours=1)
 MOST_RUNS: Final = 200
 """Of one job; a program that crashes each minute would fill the table."""
 MOST_TOLD: Final = 60
+KEPT_HOURS_S: Final = 2 * 86_400
+"""Older hours of errors are asked for by nobody."""
 _TOLD: Final = ("torch", "cuda", "engine", "launcher")
 _CHANGED: Final = (
-    "last_seen", "merged_to", "pids", "gpu_ids", "gpu_model", "gpus", "told", "parts", "minutes", "step_time_s",
+    "last_seen", "merged_to", "pids", "gpu_ids", "gpu_model", "gpus", "told", "ooms", "parts", "minutes", "step_time_s",
     "step_time_mad_s", "samples_per_s", "energy_j_per_sample", "busy",
 )  # fmt: skip
 _IN_ONE_QUERY: Final = 500
@@ -132,6 +134,7 @@ def _begun(job: str, node: int, shift: Shift, fleet: _Fleet) -> JobRun:
 
 
 def _see(run: JobRun, one: JobMinute, shift: Shift, start: int, fleet: _Fleet) -> None:
+    _count_ooms(run, one, shift, start)
     run.last_seen = max(run.last_seen, _moment(shift.last))
     run.merged_to = start + MINUTE_S
     run.pids = sorted(shift.pids)
@@ -139,6 +142,22 @@ def _see(run: JobRun, one: JobMinute, shift: Shift, start: int, fleet: _Fleet) -
     run.gpus = max(run.gpus, len(one.gpus))
     run.gpu_model = fleet.cards[one.gpus[0]][1]
     run.told = _told(run, fleet) or run.told
+
+
+def _count_ooms(run: JobRun, one: JobMinute, shift: Shift, start: int) -> None:
+    """Add what its processes' counters grew by. A process that was there before anybody counted begins with what it had."""
+    told = {str(pid): counts for pid, counts in one.ooms.items() if pid in shift.pids}
+    if not told:
+        return
+    hours = {hour: count for hour, count in run.ooms.get("hours", {}).items() if int(hour) > start - KEPT_HOURS_S}
+    seen = run.ooms.get("seen", {})
+    is_new = run.first_seen.timestamp() >= start
+    for pid, (low, high) in told.items():
+        before = seen.get(pid, 0 if is_new or seen else low)
+        if high > before:
+            hour = str(start // 3600 * 3600)
+            hours[hour] = hours.get(hour, 0) + high - before
+    run.ooms = {"hours": hours, "seen": {pid: high for pid, (_, high) in told.items()}}
 
 
 def _told(run: JobRun, fleet: _Fleet) -> dict[str, str]:

@@ -21,7 +21,7 @@ def minute(
 ) -> None:
     """One minute of processes (pid i on card i, the last pid on what is left) and of their cards, a sample each second."""
     t = int(start.timestamp())
-    step = {key: more[key] for key in ("step_time_s", "samples_per_s") if key in more}
+    step = {key: more[key] for key in ("step_time_s", "samples_per_s", "ooms_total") if key in more}
     processes = [
         {"entity": card.pk, "pid": pids[min(place, len(pids) - 1)], "ts": t + second, "name": name, "user": "ann",
          "gpu_mem_bytes": 1 << 30, **step}

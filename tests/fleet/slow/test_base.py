@@ -126,6 +126,17 @@ def test_restarts_are_the_runs_of_two_hours_but_for_the_first_ever() -> None:
     assert (first, of(now)["restarts_2h"]) == (2, 3)
 
 
+def test_errors_of_gpu_memory_are_those_of_its_runs_of_a_day() -> None:
+    """Hours that are older do not count; of a job that reports none nothing is known."""
+    hour = int(NOON.timestamp())
+    silent = of(going())["ooms_24h"]
+    earlier(0.5, ooms={"hours": {str(hour - 14 * 3600): 2}, "seen": {}})
+    earlier(2, ooms={"hours": {str(hour - 48 * 3600): 50}, "seen": {}})
+    now = going(30, ooms={"hours": {str(hour - 25 * 3600): 9, str(hour - 3600): 1}, "seen": {"1": 1}})
+
+    assert (silent, of(now)["ooms_24h"]) == (None, 3)
+
+
 def test_a_first_run_has_no_restart() -> None:
     """Zero is known here."""
     assert of(going(1))["restarts_2h"] == 0

@@ -97,7 +97,7 @@ def test_each_target_has_what_is_known_of_it() -> None:
     assert (first["xids_24h"], first["app_xid_code"], first["lost"], first["driver_major"]) == (1, 31, False, 580)
     assert (second["xids_24h"], second["app_xids_30d"], second["app_xid_jobs_30d"]) == (0, 0, 0)
     assert (home["xids_7d"], home["node_gpus"], home["persistence_mode"], home["node_name"]) == (1, 2, True, "n1")
-    assert (job["run_s"], job["base_runs"], job["restarts_2h"], job["ooms_24h"]) == (pytest.approx(1885), 0, 0, 0)
+    assert (job["run_s"], job["base_runs"], job["restarts_2h"], job["host_ooms_24h"]) == (pytest.approx(1885), 0, 0, 0)
     assert (job["driver_version"], job["node_gpus_present"]) == ("580.65.06", 2)
     assert first["day_idle_share"] == pytest.approx(0.5)
     assert row("fleet", "fleet")["torch_mix"] == "2.9.1: 1"
@@ -111,7 +111,15 @@ def test_what_nobody_knows_is_null() -> None:
     refresh(AT, jobs_of)
     job, home = row("job", JOB), row("node", cards[0].node_id)
 
-    for name in ("base_step_time_s", "base_changes", "scaling_efficiency", "resumed_at_zero", "note_deadline", "gpu_hour_price"):
+    for name in (
+        "base_step_time_s",
+        "base_changes",
+        "scaling_efficiency",
+        "resumed_at_zero",
+        "ooms_24h",
+        "note_deadline",
+        "gpu_hour_price",
+    ):
         assert job[name] is None, name
     for name in ("rdma_ready", "numa_nodes", "day_cpu_saturated_share", "base_disk_await_s"):
         assert home[name] is None, name

@@ -163,6 +163,42 @@ def test_a_node_that_is_silent_has_no_run_that_goes_on() -> None:
     assert JobRun.objects.get().last_seen < NOON + minutes(1)
 
 
+def test_errors_of_gpu_memory_are_counted_by_the_hour_as_they_come() -> None:
+    """Two in the first minute, none, one, and one that came between two looks; the same minute again adds none."""
+    held = cards()
+    for number, count in enumerate((2, 2, 3, 4)):
+        minute(held, NOON + minutes(number), [11], ooms_total=count)
+        merged(NOON + minutes(number + 1))
+        merged(NOON + minutes(number + 1))
+
+    assert JobRun.objects.get().ooms == {"hours": {str(int(NOON.timestamp())): 4}, "seen": {"11": 4}}
+
+
+def test_errors_from_before_anybody_counted_are_not_of_this_hour() -> None:
+    """The process is an hour old; a restarted one begins from zero."""
+    held = cards()
+    process(held[0].node, 11, NOON - minutes(60), NOON + minutes(2), torch="2.9")
+    for number, (pid, count) in enumerate(((11, 7), (11, 8), (12, 3))):
+        minute(held, NOON + minutes(number), [pid], ooms_total=count)
+        merged(NOON + minutes(number + 1))
+    hours = [sum(one.ooms["hours"].values()) for one in JobRun.objects.order_by("first_seen")]
+
+    assert hours == [1, 3]
+
+
+def test_a_program_that_reports_none_has_none_to_count() -> None:
+    """Unknown, not zero; one that reports zero has an empty hour."""
+    held = cards()
+    minute(held, NOON, [11])
+    merged(NOON + minutes(1))
+    silent = JobRun.objects.get().ooms
+    minute(held, NOON + minutes(1), [11], ooms_total=0)
+    merged(NOON + minutes(2))
+
+    assert silent == {}
+    assert JobRun.objects.get().ooms == {"hours": {}, "seen": {"11": 0}}
+
+
 def test_whether_the_driver_is_persistent_is_told_by_gpu() -> None:
     """Of those that said so."""
     held = cards(2)
