@@ -13,6 +13,7 @@ from msgspec import structs
 
 from agents.capabilities import Capabilities
 from agents.changing_facts import ChangingFacts
+from agents.collectors.descendants import SCAN_S
 from agents.collectors.host import HostCollector
 from agents.collectors.host_facts import facts
 from agents.collectors.pci_tree import ports
@@ -64,7 +65,7 @@ class Machine:
         self._read_facts = partial(facts, proc, sys)
         self._read_ports = partial(ports, sys)
         self._reports = reports
-        self._processes = ProcessCollector(proc, reports, sys)
+        self._processes = ProcessCollector(proc, reports, sys, min(SCAN_S, slow_s))
         self._labels = ProcessLabels(proc)
         self._stock = self._gpus.stock
         self._changing = ChangingFacts(self._read_facts)

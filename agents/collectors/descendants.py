@@ -11,7 +11,7 @@ from agents.collectors.workers import Workers
 _HZ: Final = os.sysconf("SC_CLK_TCK")
 _SCAN_SHARE: Final = 0.0002
 """The scan for descendants lists all of /proc and reads what is new; it may take this share of a core."""
-_SCAN_MIN_S: Final = 5.0
+SCAN_S: Final = 5.0
 _SCAN_MAX_S: Final = 60.0
 _WHOLE_S: Final = 300.0
 """All parents are read again after this time: a pid may be another's by now, and an orphan has a new parent."""
@@ -25,13 +25,16 @@ _SPAWNED: Final = (
 
 
 class Tree:
-    """Who is whose child in a /proc, scanned again no oftener than its cost allows: a new process may be seen some seconds late.
+    """Who is whose child in a /proc, scanned again no oftener than its cost allows: a new process may be seen some seconds late,
+    but for those that a process's main thread started, as it starts loader workers. `scan_s`: seconds between two scans at least; who
+    looks oftener may spend as much more.
 
     One that has ended is known by its `stat`, whatever stands here; so is one whose pid is another's by now.
     """
 
-    def __init__(self, proc: str) -> None:
+    def __init__(self, proc: str, scan_s: float = SCAN_S) -> None:
         self.proc = proc
+        self._scan_s = scan_s
         self._parent_of: dict[int, int] = {}
         self._children_of: dict[int, list[int]] = {}
         self._scan_at = self._whole_at = float("-inf")
@@ -47,7 +50,7 @@ class Tree:
         if found != self._parent_of:
             self._parent_of, self._children_of = found, procfs.children(found)
         cost = time.thread_time() - began
-        self._scan_at = now + min(_SCAN_MAX_S, max(_SCAN_MIN_S, cost / _SCAN_SHARE))
+        self._scan_at = now + min(_SCAN_MAX_S, max(self._scan_s, cost / _SCAN_SHARE * self._scan_s / SCAN_S))
 
     def children(self, pid: int) -> list[int]:
         """Pids of the known children."""
@@ -75,7 +78,8 @@ class Descendants:
         used: dict[int, int] = {}
         if not self._own:  # it may have been read between the fork and the exec of the process itself
             self._own = _command_line(tree.proc, self._pid)
-        pending = [(pid, self._pid) for pid in tree.children(self._pid)]
+        # The scan's are asked too: another thread may have started some.
+        pending = [(pid, self._pid) for pid in {*tree.children(self._pid), *procfs.started(tree.proc, self._pid)}]
         while pending:
             pid, parent = pending.pop()
             if pid in found or pid == self._pid:

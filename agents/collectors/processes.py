@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from agents.collectors import process_stat, procfs
-from agents.collectors.descendants import Descendants, Tree
+from agents.collectors.descendants import SCAN_S, Descendants, Tree
 from agents.collectors.interpreters import INTERPRETER, script
 from agents.collectors.numa import Numa
 from agents.collectors.process_readers import READERS, Answers
@@ -71,7 +71,9 @@ class Reading:
 class ProcessCollector:
     """Reads the processes it is asked for from a /proc given as an argument."""
 
-    def __init__(self, proc: Path = Path("/proc"), reports: Reports | None = None, sys: Path = Path("/sys")) -> None:
+    def __init__(
+        self, proc: Path = Path("/proc"), reports: Reports | None = None, sys: Path = Path("/sys"), scan_s: float = SCAN_S
+    ) -> None:
         self._proc = str(proc)
         self.cores_used: float | str = 0.0
         """Cores that the processes asked for and their descendants used between the last two calls, or why that is not known."""
@@ -79,7 +81,7 @@ class ProcessCollector:
         self._numa = Numa(sys)
         self._reports = reports
         self._seen: dict[int, _Seen] = {}
-        self._tree = Tree(self._proc)
+        self._tree = Tree(self._proc, scan_s)
         self._users: dict[int, str] = {}
         self._keeps_delays = _keeps_delays(self._proc)
         self._may_be_strangers = not _sees_all(self._proc)

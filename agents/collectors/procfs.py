@@ -73,6 +73,14 @@ def children(parent_of: Mapping[int, int]) -> dict[int, list[int]]:
     return found
 
 
+def started(proc: str, pid: int) -> list[int]:
+    """Pids that the main thread of `pid` started and that live; none where the kernel does not tell (CONFIG_PROC_CHILDREN)."""
+    try:
+        return [int(child) for child in read(f"{proc}/{pid}/task/{pid}/children").split()]
+    except (OSError, ValueError):
+        return []
+
+
 def reason(error: OSError) -> str:
     """Why a file of /proc could not be read, as one of wire.metrics.REASONS."""
     if isinstance(error, PermissionError):

@@ -40,6 +40,29 @@ def test_an_end_is_seen_at_once_and_a_beginning_within_five_seconds(proc: Proc) 
     assert seen(descendants, tree, 5.0) == 2
 
 
+def test_what_the_main_thread_starts_is_seen_at_once(proc: Proc) -> None:
+    """Loader workers that start just after a scan would be missing for seconds, longer than a short program is recorded."""
+    tree, descendants = Tree(str(proc.root)), Descendants(10)
+    assert seen(descendants, tree, 0.0) == 2
+
+    proc.process(13, parent=10)
+    (proc.root / "10/task/10").mkdir(parents=True, exist_ok=True)
+    (proc.root / "10/task/10/children").write_text("11 13 ")
+    assert seen(descendants, tree, 0.25) == 3
+    (proc.root / "10/task/10/children").write_text("torn")
+    assert seen(descendants, tree, 0.5) == 2
+
+
+def test_who_looks_oftener_scans_oftener(proc: Proc) -> None:
+    """A recording of some seconds is no agent that runs for months."""
+    tree, descendants = Tree(str(proc.root), scan_s=1.0), Descendants(10)
+    assert seen(descendants, tree, 0.0) == 2
+
+    proc.process(13, parent=10)
+    assert seen(descendants, tree, 0.5) == 2
+    assert seen(descendants, tree, 1.0) == 3
+
+
 def test_a_scan_reads_new_processes_alone(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node has thousands; who is known is read again after minutes."""
     read: list[str] = []
