@@ -184,7 +184,8 @@ def _of_job_cards(gpu: pl.DataFrame) -> pl.DataFrame:
 
     def against_others(name: str) -> pl.Expr:
         value = pl.col(name)
-        return pl.when(pl.len() >= 2).then(value.first() / value.slice(1).median())
+        others = value.slice(1).median()
+        return pl.when((pl.len() >= 2) & (others > 0)).then(value.first() / others)
 
     return mine.group_by("job", maintain_order=True).agg(
         *[pl.col(name).first() for name in first],

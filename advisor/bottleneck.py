@@ -62,6 +62,7 @@ PULLING: Final = 0.5  # by a thread that works for it: results that trickle out 
 # To the GPU for each second of engine time: trainings with long kernels 0.07e9 at most, launch-bound ones from 0.19e9.
 COMMANDS_PER_BUSY: Final = 0.115e9
 PAYLOAD_PER_BUSY: Final = 1.3e9  # likewise: launching alone 0.6e9 at most, image batches 2.7e9
+PINNED_BYTES_PER_S: Final = 3e9  # by a loader's thread at full work: 2.2e9 left it a quarter of its time
 PAYLOAD_BYTES_PER_S: Final = 0.15e9  # launching 0.1e9, image batches of a starved GPU 0.36e9
 TENANT_CORES: Final = 0.1  # a process that holds memory and sleeps: 0.02; one that computes: 0.15 and more
 CONTENDED_BUSY: Final = 0.68  # two launch-bound processes side by side: 0.46; two trainings: 1.0
@@ -145,8 +146,9 @@ def _data() -> pl.Expr:
                 main_waits
                 & ((workers >= 0.3) | (own_reads >= 20e6) | (disk_reads >= 100e6) | (fetches >= 50e6) | (blocked >= 0.3))
             )
-            # the main thread waits and whole batches arrive
+            # the main thread waits and whole batches arrive; beside it one may pin what workers made
             | (main_waits & (payload >= 0.02e9) & batches)
+            | (has_workers & (main - payload / PINNED_BYTES_PER_S < MAIN_WORKS) & batches)
             # no workers: the main thread itself reads (a disk that pages in libraries is no evidence), or sends whole batches
             | (~has_workers & (own_reads >= 20e6))
             | (~has_workers & (payload >= PAYLOAD_BYTES_PER_S) & batches)

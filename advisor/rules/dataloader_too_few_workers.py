@@ -2,7 +2,8 @@
 
 Share of time waiting for data: 0.88 with the loader in the main process, 0.63 with four workers on a slow disk; healthy
 loaders 0.1 and less. Cores are free when the input side could grow by half, and by two cores at least. `children` is no
-worker count (torch.compile leaves 33 idle helpers): only children at work tell.
+worker count (torch.compile leaves 33 idle helpers): only children at work tell. A job that has as many loader workers as would
+be suggested waits for something else: batches in order behind a slow one, the one thread that receives them.
 """
 
 import polars as pl
@@ -29,6 +30,7 @@ RULE = Rule(
     & (c.free_cores >= param("free_cores_opens"))
     & (c.free_cores >= 0.5 * _INPUT_CORES),
     clears=c.share_data < param("share_data_clears"),
+    unless=c.workers_per_rank >= c.suggested_workers,
     yields_to=(
         "storage-throughput-bound",
         "dataloader-oversubscribed",
@@ -41,7 +43,7 @@ RULE = Rule(
     title=_("The GPU waits for the data loader while CPU cores sit free"),
     summary=_(
         "For {share_data:.0%} of the time the GPU had no batch. Cores used by the job's helper processes ({children:.0f} of them):"
-        " {children_cores:.1f}, by its main thread: {main_cores:.1f}; {free_cores:.0f} of the node's {cores:.0f} cores were free."
+        " {children_cores:.1f}, by the main process: {main_cores:.1f}; {free_cores:.0f} of the node's {cores:.0f} cores were free."
     ),
     cases=(
         Says(

@@ -1,7 +1,7 @@
 """One process drives several GPUs: nn.DataParallel scatters, gathers and updates on the first of them.
 
 That GPU holds and does more than the others (outputs, gradients and the optimizer live there), and one Python thread launches for all.
-A serving engine, or a framework that is made that way, drives several GPUs from one process without that tilt.
+One that holds several GPUs and works on one is job-partial-gpu-use's. A serving engine, or a framework that is made that way, drives several GPUs from one process without that tilt.
 """
 
 import polars as pl
@@ -26,9 +26,10 @@ RULE = Rule(
         Threshold("gpu0_sm_ratio_opens", 1.2, "ratio", 1.0, 4.0),
     ),
     opens=(c.gpus_per_process_max >= 2)
+    & (c.working_gpus >= 2)
     & (c.gpu0_mem_ratio >= param("gpu0_mem_ratio_opens"))
     & (c.gpu0_sm_ratio.fill_null(9) >= param("gpu0_sm_ratio_opens")),
-    clears=(c.gpus_per_process_max < 2) | (c.gpu0_mem_ratio < param("gpu0_mem_ratio_clears")),
+    clears=(c.gpus_per_process_max < 2) | (c.working_gpus < 2) | (c.gpu0_mem_ratio < param("gpu0_mem_ratio_clears")),
     unless=c.serves | c.serving_engine.is_in(["vllm", "sglang", "triton", "trtllm"]),
     title=_("One process drives several GPUs"),
     summary=_(

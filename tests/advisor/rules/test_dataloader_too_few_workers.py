@@ -24,13 +24,15 @@ class TestDataloaderTooFewWorkers(RuleCases):
         "children_cores": 0.0,
         "main_cores": 4.0,
         "free_cores": 27.0,
+        "workers_per_rank": 0.0,
     }
     silent: ClassVar[list[dict[str, Any]]] = [
         {"share_data": 0.1},
         {"free_cores": 1.0},
         {"children": 24.0, "children_cores": 24.0, "free_cores": 5.0},
+        {"workers_per_rank": 8.0},  # as many as would be suggested
     ]
-    between: ClassVar[dict[str, Any] | None] = {"share_data": 0.28}
+    between: ClassVar[dict[str, Any] | None] = {"share_data": 0.28, "workers_per_rank": 0.0}
     lacks = ("free_cores",)
 
 

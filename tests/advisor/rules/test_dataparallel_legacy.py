@@ -9,10 +9,17 @@ class TestDataparallelLegacy(RuleCases):
     """One process that drives several GPUs through the first."""
 
     rule = "dataparallel-legacy"
-    healthy: ClassVar[dict[str, Any]] = {"gpus": 2, "gpu0_mem_ratio": 1.0, "gpu0_sm_ratio": 1.0}
-    fires: ClassVar[dict[str, Any]] = {"gpus": 4, "gpus_per_process_max": 4, "gpu0_mem_ratio": 1.4, "gpu0_sm_ratio": 1.3}
+    healthy: ClassVar[dict[str, Any]] = {"gpus": 2, "working_gpus": 2, "gpu0_mem_ratio": 1.0, "gpu0_sm_ratio": 1.0}
+    fires: ClassVar[dict[str, Any]] = {
+        "gpus": 4,
+        "working_gpus": 4,
+        "gpus_per_process_max": 4,
+        "gpu0_mem_ratio": 1.4,
+        "gpu0_sm_ratio": 1.3,
+    }
     silent: ClassVar[list[dict[str, Any]]] = [
         {"gpus_per_process_max": 1},
+        {"working_gpus": 1},  # it holds the others and uses them for nothing
         {"gpu0_mem_ratio": 1.05},
         {"gpu0_sm_ratio": 1.0},
         {"serves": True},
