@@ -20,13 +20,15 @@ class Run(TypedDict):
 
 
 class Outcome(TypedDict):
-    """One pair. `advice` is the step that names the change; `promised` the gain's bounds in the finding."""
+    """One pair. `advice` is the step that names the change; `promised` the gain's bounds in the finding, `promised_then` those
+    that it had when the lab ran, where the rule is another by now (lab/again.py)."""
 
     pair: str
     rule: str
     title: str | None
     advice: str | None
     promised: list[float] | None
+    promised_then: list[float] | None
     before: Run
     after: Run | None
     gain: float | None
@@ -87,6 +89,7 @@ def outcome(pair: Pair, before: Run, after: Run | None) -> Outcome:
         title=finding["title"] if finding else None,
         advice=advice,
         promised=promised,
+        promised_then=None,
         before=before,
         after=after,
         gain=gain,

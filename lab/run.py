@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from lab import again
 from lab.outcomes import Outcome
 from lab.page import page
 from lab.pairs import PAIRS, Pair
@@ -128,14 +129,36 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=8.0, help="how long a program is measured (default 8)")
     parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="SECONDS", help="begin no pair that might end later")
     parser.add_argument("--recordings", type=Path, metavar="DIR", help="keep what was sampled there")
+    parser.add_argument(
+        "--judge-again",
+        type=Path,
+        metavar="DIR",
+        help="run nothing: judge the recordings there anew, for the gains that the file has",
+    )
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the table there")
     return parser
+
+
+def _judge_again(options: argparse.Namespace) -> int:
+    if not options.json.exists():
+        raise SystemExit(f"lab: {options.json}: there are no results; run the lab first, with --recordings.")
+    lacking = again.rewrite(options.json, options.judge_again)
+    for name in lacking:
+        print(f"left as it was: {name}, of which there is no recording")
+    results = json.loads(options.json.read_text())
+    for one in results["pairs"]:
+        print(told(one))
+    if options.page:
+        options.page.write_text(page(results, PAIRS))
+    return int(bool(lacking) or any(one["problems"] for one in results["pairs"]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 when all went as it should, 1 when a pair did not or was not run."""
     began = time.monotonic()
     options = _parser().parse_args(arguments)
+    if options.judge_again:
+        return _judge_again(options)
     machine = _machine()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = len(machine["gpus"])

@@ -81,19 +81,8 @@ class Runner:
             run["trouble"] = f"exit code {code}: {_last(said)}"
         else:
             run["measured"] = _measured(out)
-            run["trouble"] = "it told no speed" if run["measured"] is None else self._judged(run, file, said)
+            run["trouble"] = "it told no speed" if run["measured"] is None else judged(run, file, said)
         return run
-
-    def _judged(self, run: Run, file: Path, said: str) -> str | None:
-        """Put what the advisor says of `file` into `run`; why it says nothing, else None."""
-        try:
-            judgement = judge(recording.read(file)).as_json()
-        except (OSError, recording.RecordingError) as error:
-            return f"nothing to judge: {error}; {_last(said)}"
-        except Exception as error:  # a defect of one rule must not end the other pairs
-            return f"the diagnosis failed: {type(error).__name__}: {error}"
-        run["bottleneck"], run["findings"] = judgement["bottleneck"], judgement["findings"]
-        return None if run["bottleneck"] or run["findings"] else judgement["note"] or "nothing was judged"
 
     def _call(self, words: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str, str]:
         """Exit code (None: it took too long and was killed with all that it started), stdout and stderr."""
@@ -128,6 +117,18 @@ class Runner:
         for child in children:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
+
+
+def judged(run: Run, file: Path, said: str = "") -> str | None:
+    """Put what the advisor says of the recording `file` into `run`; why it says nothing, else None. `said`: stderr of the program."""
+    try:
+        judgement = judge(recording.read(file)).as_json()
+    except (OSError, recording.RecordingError) as error:
+        return f"nothing to judge: {error}; {_last(said)}"
+    except Exception as error:  # a defect of one rule must not end the other pairs
+        return f"the diagnosis failed: {type(error).__name__}: {error}"
+    run["bottleneck"], run["findings"] = judgement["bottleneck"], judgement["findings"]
+    return None if run["bottleneck"] or run["findings"] else judgement["note"] or "nothing was judged"
 
 
 @contextlib.contextmanager

@@ -71,3 +71,13 @@ def test_without_results_the_pairs_are_listed() -> None:
     assert "No results are kept yet." in text
     assert "| `rank-straggler` | uneven | even | 2 |" in text
     assert "verdict" not in text
+
+
+def test_a_range_that_the_lab_refuted_is_told_beside_todays() -> None:
+    """A table in which all is well after the rules were corrected hides what was wrong."""
+    one = outcome(PINNED, run("c", 20_000, PINNED.rule, "pin_memory=True", (1.4, 3.0)), run("d", 36_000))
+    text = page(results({**one, "promised_then": [1.1, 1.5]}), [PINNED])
+
+    assert "| 1.4 to 3 times | inside |" in text
+    assert "1 lie inside their range. When the lab ran, 0 did: see below what it changed." in text
+    assert "- `h2d-unpinned-copy` promised 1.1 to 1.5 times when the lab ran;" in text
