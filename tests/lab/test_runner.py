@@ -167,6 +167,7 @@ def test_results_are_whole_after_each_pair_and_kept_over_runs(runner: Runner, tm
     assert list(tmp_path.glob("*.part")) == []
 
 
+@pytest.mark.slow
 def test_a_real_fettle_run_is_measured_and_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over the fake driver's library: the program's line, the recording and the advisor's word on it."""
     environment = Driver(tmp_path / "answers.json", "h200-driver-580.json").environment
