@@ -126,7 +126,7 @@ FEATURES: Final[dict[str, str]] = {
     "loss_scale": _("Loss scale"),
     "loss_scale_halvings": _("Halvings of the loss scale"),
     "loss_still_steps": _("Steps with the same loss"),
-    "main_cores": _("Cores used by the main thread"),
+    "main_cores": _("Cores used by the main process"),
     "main_thread_share": _("CPU of the busiest main thread"),
     "max_num_seqs": _("Cap on requests at once"),
     "mem_clock_p95_ratio": _("Memory clock reached, of its maximum"),

@@ -35,7 +35,7 @@ RULE = Rule(
     yields_to=("gpu-co-tenant-contention",),
     title=_("The GPU waits for the CPU to launch small kernels"),
     summary=_(
-        "The compute engine had work {busy:.0%} of the time; for {share_launch:.0%} it waited while the main thread"
+        "The compute engine had work {busy:.0%} of the time; for {share_launch:.0%} it waited while the main process"
         " ({main_cores:.2f} cores) prepared the next kernels. Nothing else explains the gaps."
     ),
     cases=(
