@@ -1,7 +1,5 @@
 """The advisor judges each recording once for all tests of the lab: it takes a second, and the answer stays the same."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from advisor.recorded import Judgement, judge
@@ -20,6 +18,5 @@ def _once(recording: Recording) -> Judgement:
 
 
 @pytest.fixture(autouse=True)
-def _judged_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "judge", _once)
-    yield
