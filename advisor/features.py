@@ -32,8 +32,8 @@ class Frames:
     gpu: pl.DataFrame
     job: pl.DataFrame
     node: pl.DataFrame
-    service: pl.DataFrame = field(default_factory=pl.DataFrame)
-    fleet: pl.DataFrame = field(default_factory=pl.DataFrame)
+    service: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema={"service": pl.Int64}))
+    fleet: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema={"fleet": pl.String}))
 
 
 def features(
