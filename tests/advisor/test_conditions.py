@@ -1,0 +1,140 @@
+"""A site's own conditions: what is one, and what is refused with which sentence."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from advisor.conditions import FUNCTIONS, SCOPES, ConditionError, columns, condition
+from advisor.finding import Scope
+from advisor.rule import load
+from tests.advisor.rules.cases import frames
+
+
+@pytest.mark.parametrize(
+    ("sql", "readings", "holds"),
+    [
+        ("busy >= 0.9 AND sm_active < 0.2", {"sm_active": 0.1}, True),
+        ("busy >= 0.9 AND sm_active < 0.2", {"sm_active": 0.3}, False),
+        ("busy BETWEEN 0.1 AND 0.5 OR tenants IN (2, 3)", {"tenants": 2}, True),
+        ("NOT (free OR serves) AND bottleneck LIKE 'comp%'", {}, True),
+        ("COALESCE(sm_active, 1) < 0.5", {"sm_active": None}, False),
+        ("sm_active < 0.5", {"sm_active": None}, None),
+        ("sm_active IS NULL", {"sm_active": None}, True),
+        ("children / NULLIF(cores, 0) > 0.2", {}, True),
+        ("children / NULLIF(cores, 0) > 0.2", {"cores": 0.0}, None),
+        ("power_w / 700 > 0.9", {}, True),
+        ("CASE WHEN temperature_c > 40 THEN power_w > 600 ELSE FALSE END", {}, True),
+        ("GREATEST(sm_active, dram_active) > 0.8 AND LEAST(busy, 1) < 1", {}, True),
+        ("IF(processes > 1, busy > 0.99, LOWER(bottleneck) = 'compute')", {}, True),
+        ("STARTS_WITH(compute_capability, '9.') AND LENGTH(compute_capability) = 3", {}, True),
+        ("mem_used_bytes > 7e10 AND ROUND(ABS(-busy), 1) = 1 AND SQRT(busy) > FLOOR(0.5)", {}, True),
+    ],
+)
+def test_a_condition_judges_each_row(sql: str, readings: dict[str, object], holds: bool | None) -> None:
+    """True, false, or null where what it asks for was not measured."""
+    row = frames(**readings).gpu
+
+    assert row.select(condition(sql, "gpu")).item() is holds
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("", "empty"),
+        ("   ", "empty"),
+        ("bizy > 1", "no feature bizy (character 1). Do you mean busy"),
+        ("BUSY > 1", "no feature BUSY"),
+        ("gpu = 1", "no feature gpu"),
+        ("read_csv('/etc/passwd') = 1", "no function read_csv here (character 1). There are: ABS"),
+        ("busy IN (SELECT busy FROM read_csv('/etc/passwd'))", "no feature SELECT (character 10)"),
+        ("busy = (SELECT 1)", "SELECT"),
+        ("AVG(busy) > 0.5", "no function AVG"),
+        ("SUM(busy) OVER (PARTITION BY name) > 1", "no function SUM"),
+        ("COLUMNS('.*') > 1", "no function COLUMNS"),
+        ("CAST(busy AS INT) > 1", "no function CAST"),
+        ("busy::int > 1", "“::int” at character 5"),
+        ("name ~ '(a+)+$'", "“~” at character 6"),
+        ("name || name = 'x'", "“||” at character 6"),
+        ("node.name = 'x'", "no feature node"),
+        ('"busy" > 1', '“"busy"” at character 1'),
+        ("'; DROP TABLE x; --", "“';” at character 1"),
+        ("busy > 1; DROP TABLE x", "“;” at character 9"),
+        ("busy > 1 -- and no more", "“--” at character 10"),
+        ("busy /* busy */ > 1", "“/*” at character 6"),
+        ("busy > 1\x00", "“U+0000” at character 9"),
+        ("\u202ebusy > 1", "“U+202E"),
+        ("ｂｕｓｙ > 1", "“ｂｕｓｙ” at character 1"),
+        ("busy \u2265 1", "“≥” at character 6"),
+        ("name = 'a\u202eb'", "string at character 8 holds control characters"),
+        ("name = '" + "x" * 300 + "'", "longer than 200"),
+        ("x" * 1_000_000, "1000000 characters; up to 2000"),
+        ("(" * 30 + "busy > 1" + ")" * 30, "nested more than 20 deep"),
+        ("NOT " * 290 + "free", "nested more than 20 deep"),
+        ("- " * 290 + "busy > 1", "nested more than 20 deep"),
+        ("CASE WHEN free THEN " * 30, "nested more than 20 deep"),
+        ("busy" + " + busy" * 200 + " > 1", "more than 300 words"),
+        ("busy > ", "not an SQL expression"),
+        ("busy IN ()", "not an SQL expression"),
+        ("1 = 1", "names no feature"),
+        ("busy", "gives a number"),
+        ("name", "gives text"),
+        ("name > 3", "cannot be computed"),
+        ("NOT name", "cannot be computed"),
+        ("busy / 0 > 1", "NULLIF"),
+        ("busy / cores > 1", "NULLIF"),
+        ("busy % processes > 1", "NULLIF"),
+        ("busy / COALESCE(cores, 0) > 1", "NULLIF"),
+    ],
+)
+def test_what_is_no_condition_is_refused_with_a_sentence(sql: str, says: str) -> None:
+    """The sentence names the word and its place."""
+    with pytest.raises(ConditionError) as refused:
+        condition(sql, "gpu")
+
+    assert says in str(refused.value)
+    assert len(str(refused.value)) < 500
+
+
+def test_a_file_is_not_opened_while_it_is_refused(tmp_path: Path) -> None:
+    """Polars would read it while it parses: the text is refused before Polars has it."""
+    target = tmp_path / "x.csv"
+    target.write_text("busy\n1\n")
+    sql = f"busy IN (SELECT busy FROM read_csv('{target}'))"
+    target.chmod(0)
+
+    with pytest.raises(ConditionError, match="no feature SELECT"):
+        condition(sql, "gpu")
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_every_column_of_a_scope_can_be_named(scope: Scope) -> None:
+    """The list that people see is what they can write."""
+    listed = columns(scope)
+
+    assert {"gpu", "node", "members", "evaluated"}.isdisjoint(listed)
+    for name in listed:
+        condition(f"{name} IS NOT NULL", scope)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_function_of_the_list_is_known_to_polars(function: str) -> None:
+    """What the list promises parses and computes."""
+    taking = {
+        "COALESCE": "busy, 0", "GREATEST": "busy, 0", "LEAST": "busy, 0", "NULLIF": "busy, 0", "ROUND": "busy, 1",
+        "IF": "free, busy, 0", "LENGTH": "name", "LOWER": "name", "UPPER": "name", "STARTS_WITH": "name, 'N'",
+        "ENDS_WITH": "name, '0'",
+    }  # fmt: skip
+    call = f"{function}({taking.get(function, 'busy')})"
+
+    assert isinstance(condition(f"{call} IS NOT NULL", "gpu"), pl.Expr)
+
+
+def test_rules_of_the_catalogue_could_be_written_so() -> None:
+    """The features that conditions may name hold those of the rules, but for keys."""
+    for rule in load():
+        if rule.scope in SCOPES:
+            asked = {name for name in rule.reads() if not name.startswith("param:")} - {"evaluated"}
+            known = frames()
+            missing = asked - set(columns(rule.scope)) - (set(getattr(known, rule.scope).columns))
+            assert not missing, rule.id
