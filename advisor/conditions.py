@@ -10,12 +10,14 @@ import difflib
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any, Final
 
 import polars as pl
 
+from advisor.beside import of_window, with_more
+from advisor.expression_tree import nodes, path, tree_of
 from advisor.features import features
 from advisor.finding import Scope
 from advisor.frames import FACTS, Window
@@ -40,6 +42,9 @@ FUNCTIONS: Final = (
 _DEEPER: Final = {"(": 1, ")": -1, "CASE": 1, "END": -1}
 _INTERNAL: Final = frozenset({"gpu", "node", "from_t", "until_t", "evaluated", "blind", "turns"})
 """Keys and times of the advisor's own: a condition on them would mean another thing tomorrow."""
+
+_TOLD: Final = ("told_", "flag_")
+"""What programs say of themselves is known of now alone: no trial could tell what a condition on it does."""
 
 _TOKEN: Final = re.compile(
     r"(?P<space> +)|(?P<string>'(?:[^']|'')*')|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![A-Za-z_0-9.]))"
@@ -90,7 +95,7 @@ def columns(scope: Scope) -> Mapping[str, pl.DataType]:
     return {
         name: kind
         for name, kind in sorted(frame.schema.items())
-        if name not in _INTERNAL and (kind.is_numeric() or kind in (pl.Boolean, pl.String))
+        if name not in _INTERNAL and not name.startswith(_TOLD) and (kind.is_numeric() or kind in (pl.Boolean, pl.String))
     }
 
 
@@ -100,10 +105,10 @@ def condition(sql: str, scope: Scope) -> pl.Expr:
     _check_words(sql, known)
     try:
         expression = pl.sql_expr(sql)
-        tree = json.loads(expression.meta.serialize(format="json"))
+        tree = tree_of(expression)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, RecursionError) as error:
         raise _wrong(_("This is not an SQL expression: {why}"), why=_first_line(error)) from None
-    for node in _nodes(tree):
+    for node in nodes(tree):
         _check_node(node, known)
     if not set(expression.meta.root_names()):
         raise _wrong(_("It names no feature, so it would say the same of everything."))
@@ -168,26 +173,6 @@ def _check_string(text: str, place: int) -> None:
         raise _wrong(_("The string at character {place} holds control characters."), place=place + 1)
 
 
-def _nodes(tree: Any) -> Iterator[tuple[str, Any]]:
-    """Every node of the expression's tree, as its kind and what is in it."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, dict) or len(node) != 1:
-            yield "?", node
-            continue
-        ((kind, body),) = node.items()
-        yield kind, body
-        if kind == "BinaryExpr":
-            waiting += [body["left"], body["right"]]
-        elif kind == "Function":
-            waiting += body["input"]
-        elif kind == "Ternary":
-            waiting += [body["predicate"], body["truthy"], body["falsy"]]
-        elif kind == "Cast":
-            waiting.append(body["expr"])
-
-
 def _check_node(node: tuple[str, Any], known: Collection[str]) -> None:
     """ConditionError unless the node is one of the few that a condition is made of."""
     kind, body = node
@@ -203,11 +188,11 @@ def _check_node(node: tuple[str, Any], known: Collection[str]) -> None:
         _check_divisor(body["op"], body["right"])
         return
     if kind == "Function":
-        path = _path(body["function"])
-        if path.startswith(_FUNCTIONS_OF_POLARS):
-            _check_divisor(path.rpartition(".")[2], body["input"][-1])
+        name = path(body["function"])
+        if name.startswith(_FUNCTIONS_OF_POLARS):
+            _check_divisor(name.rpartition(".")[2], body["input"][-1])
             return
-        kind = path
+        kind = name
     raise _wrong(_("It makes use of {name}, which has no place in a condition."), name=str(kind)[:60])
 
 
@@ -215,21 +200,12 @@ def _check_divisor(operation: str, divisor: Any) -> None:
     """A quotient by 0 is infinite or no number, and either compares as large: the divisor must say that it cannot be 0."""
     if operation not in _DIVIDES:
         return
-    (kind, body), *_rest = _nodes(divisor)
+    (kind, body), *_rest = nodes(divisor)
     if kind == "Ternary" and "Null" in json.dumps(body["truthy"]):
         return
     if kind == "Literal" and re.search(r"[1-9]", json.dumps(body)):
         return
     raise _wrong(_("It divides by what may be 0: write NULLIF(…, 0) around the divisor, and the quotient is absent there."))
-
-
-def _path(function: Any) -> str:
-    """The name of a function in the tree, from the outside in: `Sql.Binary.GtEq`."""
-    names = []
-    while isinstance(function, dict) and len(function) == 1:
-        ((name, function),) = function.items()
-        names.append(name)
-    return ".".join([*names, function] if isinstance(function, str) else names)
 
 
 @cache
@@ -242,7 +218,8 @@ def _empty() -> Any:
         pl.DataFrame(schema={**key, "pid": pl.Int64, "gpu_mem_bytes": pl.Int64}),
         pl.DataFrame(schema=FACTS),
     )
-    return features(nothing)
+    frames = features(nothing)
+    return with_more(frames, of_window(nothing, frames))
 
 
 def _rows(known: Mapping[str, pl.DataType]) -> pl.DataFrame:

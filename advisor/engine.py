@@ -51,13 +51,14 @@ def evaluate(
     frames: Frames,
     open_fingerprints: Collection[str] = frozenset(),
     thresholds: Thresholds = MappingProxyType({}),
+    shadow: Collection[str] = frozenset(),
     *,
     every_gap: bool = True,
 ) -> Evaluation:
     """Every finding of `rules` over `frames`. What is in `open_fingerprints` stays until its rule clears.
 
-    `thresholds`: the values in force where they are not the rules' defaults. Without `every_gap` only the targets in `open_fingerprints`
-    are told as not evaluated: of a large fleet most rules lack something on most targets.
+    `thresholds`: the values in force where they are not the rules' defaults. Rules in `shadow` take precedence over none. Without
+    `every_gap` only the targets in `open_fingerprints` are told as not evaluated: of a large fleet most rules lack something on most targets.
     """
     still_open: dict[tuple[str, str], list[str]] = {}
     for fingerprint in open_fingerprints:
@@ -74,7 +75,7 @@ def evaluate(
         hits, gaps = _judge(rule, frame, still_open.get((rule.id, rule.scope), []), every_gap)
         fired.extend(hits)
         not_evaluated.extend(gaps)
-    findings = [_finding(hit) for hit in _unsilenced(fired)]
+    findings = [_finding(hit) for hit in _unsilenced(fired, shadow)]
     return Evaluation(sorted(findings, key=Finding.order), not_evaluated)
 
 
@@ -209,11 +210,13 @@ def is_of_speed(rule: Rule) -> bool:
     return rule.group in ("performance", "clocks") and not rule.stops_work
 
 
-def _unsilenced(fired: list[_Fired]) -> list[_Fired]:
-    """`fired` without those that another takes precedence over on any of their GPUs."""
+def _unsilenced(fired: list[_Fired], shadow: Collection[str]) -> list[_Fired]:
+    """`fired` without those that another, not in `shadow`, takes precedence over on any of their GPUs."""
     on: dict[str, set[int]] = {}
     sick: set[int] = set()
     for hit in fired:
+        if hit.rule.id in shadow:
+            continue
         on.setdefault(hit.rule.id, set()).update(hit.gpus)
         if silences_speed(hit.rule, hit.row["_severity"]):
             sick |= hit.gpus

@@ -12,7 +12,7 @@ Bottleneck: TypeAlias = Literal[
     "idle", "data", "copy", "launch", "underfilled", "compute",
     "memory_bandwidth", "communication", "checkpoint", "contention", "clocks",
 ]  # fmt: skip
-ChangeKind: TypeAlias = Literal["diff", "flag", "env", "command", "config"]
+ChangeKind: TypeAlias = Literal["diff", "flag", "env", "command", "config", "step"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 
 

@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "fleet.benches",
     "fleet.annotations",
     "fleet.store",
+    "fleet.tuning",
     "fleet.ingest",
     "fleet.slow",
     "fleet.findings",

@@ -74,7 +74,12 @@ def _gpus() -> Iterator[Metric]:
 
 
 def _findings() -> Iterator[Metric]:
-    rows = Finding.objects.filter(resolved_at=None).order_by().values("rule", "severity", "condition").annotate(n=Count("pk"))
+    rows = (
+        Finding.objects.filter(resolved_at=None, shadow=False)
+        .order_by()
+        .values("rule", "severity", "condition")
+        .annotate(n=Count("pk"))
+    )
     counts = {(row["rule"], row["severity"], row["condition"]): row["n"] for row in rows}
     firing = dict.fromkeys(map(str, SEVERITIES), 0)
     for (_, severity, condition), number in counts.items():

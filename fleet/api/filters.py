@@ -127,6 +127,7 @@ class FindingFilter(Strict):
     bottleneck = django_filters.ChoiceFilter(choices=_choices(get_args(Bottleneck)))
     node = django_filters.CharFilter(method="on_node", help_text="The node's exact name, or its id.")
     gpu = django_filters.NumberFilter(field_name="gpus", min_value=1, max_value=(1 << 63) - 1, help_text="A GPU's id.")
+    shadow = django_filters.BooleanFilter(help_text="Those of rules in shadow; without it they are left out.")
     opened_after = Moment(field_name="opened_at", lookup_expr="gte")
     opened_before = Moment(field_name="opened_at", lookup_expr="lt")
 

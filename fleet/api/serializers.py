@@ -231,6 +231,7 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
         fields = (
             "id", "rule", "severity", "scope", "target", "node", "node_name", "gpus", "state", "bottleneck", "confidence",
             "recoverable", "condition", "advice", "says", "origin", "seen_total", "opened_at", "last_seen_at", "resolved_at",
+            "shadow",
         )  # fmt: skip
 
     def get_gpus(self, finding: Finding) -> list[int]:

@@ -46,7 +46,7 @@ class NodeViewSet(ReadOnlyModelViewSet[Node]):
     filterset_class = NodeFilter
     queryset = Node.objects.annotate(
         gpus_total=_count(Gpu.objects.filter(present=True)),
-        findings_open=_count(Finding.objects.filter(condition="firing", resolved_at=None)),
+        findings_open=_count(Finding.objects.filter(condition="firing", resolved_at=None, shadow=False)),
     ).order_by("name")
 
     def get_serializer_class(self) -> type[BaseSerializer[Any]]:
@@ -97,6 +97,12 @@ class FindingViewSet(ReadOnlyModelViewSet[Finding]):
         user = request.user if request.user.is_authenticated else None
         written = advise_transition(self.get_object(), asked.validated_data["after"], user, asked.validated_data["note"])
         return Response(TransitionSerializer(written).data, status=status.HTTP_201_CREATED)
+
+    def get_queryset(self) -> QuerySet[Finding]:
+        """All, for one that is asked for by its id; a list leaves out those in shadow unless `shadow` says."""
+        rows = super().get_queryset()
+        listed = self.action == "list" and "shadow" not in self.request.query_params
+        return rows.filter(shadow=False) if listed else rows
 
     def get_serializer_class(self) -> type[BaseSerializer[Any]]:
         """The serializer of a move for moves, of findings otherwise."""

@@ -13,8 +13,8 @@ from fleet.dashboard import words
 from fleet.findings.content import Rendered, render
 from fleet.findings.models import Finding
 
-OPEN: Final = Q(resolved_at=None, condition__in=("firing", "noisy"))
-"""What people are told of: a pending condition has not lasted long enough to say so."""
+OPEN: Final = Q(resolved_at=None, condition__in=("firing", "noisy"), shadow=False)
+"""What people are told of: a pending condition has not lasted long enough to say so, and rules in shadow say nothing."""
 LOOKED_AT: Final = 200
 
 
@@ -130,7 +130,7 @@ def filtered(asked: Mapping[str, str]) -> tuple[QuerySet[Finding], dict[str, str
         return Finding.objects.none(), chosen | {"state": "open"}
     state = asked.get("state", "open")
     chosen["state"] = state if state in STATES else "open"
-    findings = Finding.objects.all()
+    findings = Finding.objects.filter(shadow=False)
     if chosen["state"] == "open":
         findings = findings.filter(resolved_at=None)
     elif chosen["state"] == "resolved":

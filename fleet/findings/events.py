@@ -15,6 +15,7 @@ from advisor.xid_catalog import Xid
 from fleet.findings import lifecycle
 from fleet.findings.models import Finding
 from fleet.inventory.models import Event
+from fleet.tuning.in_force import in_force
 
 log = logging.getLogger(__name__)
 
@@ -68,11 +69,15 @@ def _handle(group: Sequence[Event]) -> Finding | None:
             log.warning("XID %s on %s is in no catalogue of ours; it is kept as an event.", event.code, event.node)
         if xid is None or now - at > TOO_OLD or (xid.companion and not _has_company(event)):
             return None
+        force = in_force()
+        if xid.rule in force.off:
+            return None
         code = event.code if event.kind == "xid" else None
         total = _total(event, xid)
         found = xid_catalog.finding(xid, str(event.gpu_id), event.node.name, event.gpu.uuid, total, code)
         place = lifecycle.Place(event.node_id, (event.gpu.pk,))
-        return lifecycle.report(at, found, place, count=count, since=min(group[0].observed_at, now))
+        since = min(group[0].observed_at, now)
+        return lifecycle.report(at, found, place, count=count, since=since, shadow=xid.rule in force.shadow)
 
 
 def xid_of(event: Event) -> Xid | None:

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -11,10 +11,10 @@ from typing import Final
 import polars as pl
 from django.conf import settings
 
-from advisor import memory_split, rule, xid_catalog
+from advisor import memory_split, xid_catalog
 from advisor.beside import with_more
 from advisor.diagnosis import diagnose
-from advisor.engine import evaluate, is_of_speed, silences_speed, wanted
+from advisor.engine import Evaluation, evaluate, is_of_speed, silences_speed, wanted
 from advisor.features import Frames, features_of
 from advisor.finding import Finding as Found
 from advisor.planned import READS
@@ -23,8 +23,13 @@ from fleet.findings import diagnoses
 from fleet.findings.lifecycle import Judged, Place, Target, reconcile
 from fleet.findings.models import Finding, Transition
 from fleet.findings.more import more, places
+from fleet.findings.permitted import Permitted
 from fleet.findings.steady import unsteady
 from fleet.findings.windows import Look, look
+from fleet.inventory.models import Node
+from fleet.tuning.in_force import InForce, in_force
+from fleet.tuning.matching import thresholds
+from fleet.tuning.models import OwnRule
 
 log = logging.getLogger(__name__)
 
@@ -43,17 +48,19 @@ def judge(at: datetime) -> list[Transition]:
     seen = look(at, span_s, patience_s)
     if not seen.fresh_nodes:
         return []
-    rules = rule.load()
-    frames = with_more(features_of(seen.measured), more(at, seen, span_s, wanted(rules) | READS | memory_split.READS))
+    force = in_force()
+    asked = wanted(force.rules) | READS | memory_split.READS
+    frames = with_more(features_of(seen.measured), more(at, seen, span_s, asked))
     seen = replace(seen, places={**seen.places, **places(frames)})
     still_open = frozenset(Finding.objects.filter(resolved_at=None).values_list("fingerprint", flat=True))
-    evaluation = evaluate(rules, frames, still_open, every_gap=False)
+    rules, evaluation = verdict(force, frames, still_open)
+    told = [one for one in evaluation.findings if one.rule not in force.shadow]
     lacking = {(rule_id, target) for rule_id, target, _ in evaluation.not_evaluated}
     judged = Judged(
         rules=frozenset(one.id for one in rules),
         targets=seen.places.keys(),
         missing=lacking
-        | silenced(rules, evaluation.findings, still_open, seen.places)
+        | silenced(rules, told, still_open, seen.places)
         | unwatched(rules, seen)
         | left(rules, seen)
         | unsteady(rules, evaluation.findings, still_open, seen, at, span_s, patience_s),
@@ -61,6 +68,7 @@ def judge(at: datetime) -> list[Transition]:
         gpus=seen.gpus - seen.blind,
         quiet=_QUIET,
         resting=resting(frames),
+        may=Permitted(force.known, force.off, force.shadow),
     )
     diagnoses.keep(diagnose(frames), seen.places, at - timedelta(seconds=span_s), at)
     transitions = reconcile(at, evaluation.findings, judged, seen.places)
@@ -70,6 +78,38 @@ def judge(at: datetime) -> list[Transition]:
             seen.window.facts.height, time.monotonic() - began, len(evaluation.findings), len(transitions),
         )  # fmt: skip
     return transitions
+
+
+def verdict(force: InForce, frames: Frames, still_open: Collection[str]) -> tuple[Sequence[Rule], Evaluation]:
+    """The rules that could be used, and what they say with the site's thresholds; an own rule that fails is noted and left out."""
+    own_values = thresholds(force.settings, force.rules, frames, _node_names(force))
+    try:
+        return force.rules, evaluate(force.rules, frames, still_open, own_values, force.shadow, every_gap=False)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError):
+        if not force.own:
+            raise
+        usable = [one for one in force.rules if one.id not in force.own or _holds(one, frames)]
+        if len(usable) == len(force.rules):
+            raise
+        return usable, evaluate(usable, frames, still_open, own_values, force.shadow, every_gap=False)
+
+
+def _holds(one: Rule, frames: Frames) -> bool:
+    """Whether the own rule can be judged; where it cannot, its row says why."""
+    try:
+        evaluate((one,), frames)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
+        log.warning("The own rule %s cannot be judged: %s", one.id, error)
+        OwnRule.objects.filter(slug=one.id).update(error=str(error).split("\n")[0][:500])
+        return False
+    return True
+
+
+def _node_names(force: InForce) -> dict[int, str]:
+    """The names of all nodes by their keys, where an override asks for them."""
+    if not any(one.matcher == "node" for settings in force.settings.values() for one in settings):
+        return {}
+    return dict(Node.objects.values_list("pk", "name"))
 
 
 def unwatched(rules: Iterable[Rule], seen: Look) -> set[tuple[str, str]]:

@@ -25,9 +25,10 @@ from django.utils.translation import gettext, gettext_noop
 from advisor.finding import SEVERITIES
 from advisor.finding import Finding as Found
 from fleet.accounts.models import User
-from fleet.findings import opened
+from fleet.findings import opened, permitted
 from fleet.findings.content import as_content
 from fleet.findings.models import Finding, Transition
+from fleet.findings.permitted import Permitted
 from fleet.findings.signals import transitions_written
 
 CONFIRM: Final = 2
@@ -79,6 +80,7 @@ class Judged:
     gpus: Collection[int] = frozenset()  # that gave values, and whose holders are known
     quiet: Mapping[str, timedelta] = field(default_factory=dict)  # by rule, for what events reported
     resting: Collection[Target] = frozenset()  # jobs of which no GPU worked
+    may: Permitted | None = None  # None: every rule may say what it likes
 
     def is_gone(self, row: Finding, gpus: Collection[int]) -> bool:
         """True for a job's or service's finding when node and every GPU of it, `gpus`, report, who holds them is known, and it does not."""
@@ -108,6 +110,9 @@ def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapp
             one = seen.pop(row.fingerprint, None)
             if row.judged_at is not None and row.judged_at >= at:
                 continue
+            if judged.may is not None and (why := judged.may.why_not(row)):
+                book.ends(row, why)
+                continue
             if one is not None:
                 before = row.severity
                 rose = _refresh(row, one, at)
@@ -120,11 +125,25 @@ def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapp
                 book.ends(row, JOB_ENDED if row.scope == "job" else SERVICE_ENDED)
         for one in _news(at, seen):
             place = places.get((one.scope, one.target), Place(None))
-            book.opens(_row(one, at, place), place.gpus)
+            opening = _row(one, at, place)
+            opening.shadow = judged.may is not None and one.rule in judged.may.shadow
+            book.opens(opening, place.gpus)
         return book.write()
 
 
-def report(at: datetime, found: Found, place: Place, *, count: int = 1, since: datetime | None = None) -> Finding:
+def withdraw(at: datetime, may: Permitted) -> list[Transition]:
+    """End the open findings that their rules may not keep open any more; the transitions that were written."""
+    with transaction.atomic():
+        book = _Book(at)
+        for row in Finding.objects.select_for_update().filter(resolved_at=None):
+            if why := may.why_not(row):
+                book.ends(row, why)
+        return book.write()
+
+
+def report(
+    at: datetime, found: Found, place: Place, *, count: int = 1, since: datetime | None = None, shadow: bool = False
+) -> Finding:
     """The finding that `count` events from `since` to `at` belong to: opened, or merged into the one that is open.
 
     Events older than the end of the last such finding join that one and open nothing.
@@ -135,7 +154,7 @@ def report(at: datetime, found: Found, place: Place, *, count: int = 1, since: d
         book = _Book(at)
         if row is None:
             row = _row(found, at, place)
-            row.origin, row.seen_total, row.opened_at = "event", count, since or at
+            row.origin, row.seen_total, row.opened_at, row.shadow = "event", count, since or at, shadow
             book.opens(row, place.gpus)
         elif row.resolved_at is None:
             _refresh(row, found, max(at, row.last_seen_at), count)
@@ -298,7 +317,7 @@ class _Book:
         self._fire()
         if self.opened:
             Finding.objects.bulk_create(self.opened, batch_size=200)
-            opened.count(row.rule for row in self.opened)
+            opened.count(row.rule for row in self.opened if not row.shadow)
             through = Finding.gpus.through
             through.objects.bulk_create(
                 [
@@ -331,14 +350,16 @@ class _Book:
     def _fire(self) -> None:
         """Let the candidates fire, or turn noisy those that did so three times within the hour before.
 
-        An opening that ended with its job is none: the job was started again, the finding did not flap.
+        An opening that ended with its job, or because its rule was changed, is none: the finding did not flap.
         """
         if not self._candidates:
             return
-        with_job = Transition.objects.filter(finding=OuterRef("finding"), axis="condition", after="resolved", note=JOB_ENDED)
+        for_another_reason = Transition.objects.filter(
+            finding=OuterRef("finding"), axis="condition", after="resolved", note__in=(JOB_ENDED, *permitted.NOTES)
+        )
         openings = Counter(
             Transition.objects.filter(
-                ~Exists(with_job),
+                ~Exists(for_another_reason),
                 finding__fingerprint__in=[row.fingerprint for row in self._candidates],
                 axis="condition",
                 before="pending",

@@ -43,6 +43,9 @@ class Finding(models.Model):
     streak_since = models.DateTimeField(null=True, blank=True, help_text="The end of the window that began the streak.")
     seen_total = models.PositiveIntegerField(default=1, help_text="Windows that saw it, or events merged into it.")
     resolved_at = models.DateTimeField(null=True, blank=True)
+    shadow = models.BooleanField(
+        default=False, help_text="Its rule was in shadow when it opened: kept for the rule's page, told to nobody."
+    )
 
     class Meta:
         verbose_name = pgettext_lazy("model", "finding")

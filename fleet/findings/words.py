@@ -47,6 +47,7 @@ CHANGE_KIND: Final = {
     "env": _("environment variable"),
     "command": _("command"),
     "config": _("configuration"),
+    "step": _("step"),
 }
 
 SIGNS: Final = {">=": "≥", "<=": "≤"}

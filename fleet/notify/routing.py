@@ -67,8 +67,8 @@ def kind(transition: Transition) -> tuple[str, ...]:
 
 
 def is_news(transition: Transition) -> bool:
-    """True for what people are told: it fires, it grew worse, it is over. What never fired, or is noisy, is not."""
-    if transition.axis != "condition":
+    """True for what people are told: it fires, it grew worse, it is over. What never fired, is noisy or in shadow, is not."""
+    if transition.axis != "condition" or transition.finding.shadow:
         return False
     return transition.after == "firing" or (transition.after == "resolved" and transition.before == "firing")
 

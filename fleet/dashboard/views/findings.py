@@ -38,7 +38,7 @@ def findings(request: HttpRequest) -> HttpResponse:
     else:
         page = Paginator(found.select_related("node").prefetch_related("gpus"), A_PAGE).get_page(number)
         lines = [line(finding, with_gpus=True) for finding in page.object_list]
-    rules = list(Finding.objects.order_by("rule").values_list("rule", flat=True).distinct())
+    rules = list(Finding.objects.filter(shadow=False).order_by("rule").values_list("rule", flat=True).distinct())
     nodes = list(Node.objects.filter(findings__isnull=False).distinct().values_list("name", flat=True))
     query = request.GET.copy()
     query.pop("page", None)

@@ -25,8 +25,8 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     found = get_object_or_404(Node, name=name)
     gpus = list(
         found.gpus.select_related("diagnosis").annotate(
-            firing=Count("findings", filter=Q(findings__resolved_at=None, findings__condition="firing")),
-            noisy=Count("findings", filter=Q(findings__resolved_at=None, findings__condition="noisy")),
+            firing=Count("findings", filter=Q(findings__resolved_at=None, findings__condition="firing", findings__shadow=False)),
+            noisy=Count("findings", filter=Q(findings__resolved_at=None, findings__condition="noisy", findings__shadow=False)),
         )
     )
     absences = list(cells.open_absences(found.pk))

@@ -1,0 +1,78 @@
+"""What is in force now: the rules to judge by, the site's thresholds, who is in shadow. Read once, kept until somebody changes it."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from advisor import rule as catalogue
+from advisor import xid_catalog
+from advisor.rule import Rule
+from fleet.tuning.matching import Setting
+from fleet.tuning.models import Override, OwnRule, RuleState, RulesVersion
+from fleet.tuning.own_rules import OwnRuleError, as_rule
+
+log = logging.getLogger(__name__)
+
+OF_EVENTS: Final = frozenset(health.rule for health in xid_catalog.HEALTH)
+"""Rules that events report: some are judged by telemetry too."""
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The rules to judge by, on or in shadow, and what a site set of them; a rule that is `off` is not among them."""
+
+    rules: tuple[Rule, ...]
+    off: frozenset[str] = frozenset()
+    shadow: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+    settings: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Every rule there is, whatever its state."""
+        return frozenset(rule.id for rule in self.rules) | self.off | self.shadow | self.own | OF_EVENTS
+
+
+_kept: dict[str, InForce] = {}
+
+
+def in_force() -> InForce:
+    """What is in force: one small query, unless something was changed since."""
+    token = RulesVersion.objects.values_list("token", flat=True).first() or ""
+    if token not in _kept:
+        read = _read()
+        _kept.clear()
+        _kept[token] = read
+    return _kept[token]
+
+
+def state_of(rule: str, *, own: bool = False) -> str:
+    """on, shadow or off; a shipped rule is on and an own one off until somebody says."""
+    return RuleState.objects.filter(rule=rule).values_list("state", flat=True).first() or ("off" if own else "on")
+
+
+def _read() -> InForce:
+    states = dict(RuleState.objects.values_list("rule", "state"))
+    rules = [rule for rule in catalogue.load() if states.get(rule.id) != "off"]
+    own = list(OwnRule.objects.all())
+    for row in own:
+        if states.get(row.slug, "off") != "off":
+            try:
+                rules.append(as_rule(row))
+            except OwnRuleError as error:
+                log.warning("The own rule %s is not judged: %s", row.slug, error)
+    settings: dict[str, list[Setting]] = defaultdict(list)
+    for one in Override.objects.all():
+        settings[one.rule].append(Setting(one.threshold, one.matcher, one.pattern, one.value))
+    slugs = {row.slug for row in own}
+    return InForce(
+        rules=tuple(rules),
+        off=frozenset(
+            {rule for rule, state in states.items() if state == "off"} | {slug for slug in slugs if slug not in states}
+        ),
+        shadow=frozenset(rule for rule, state in states.items() if state == "shadow"),
+        own=frozenset(slugs),
+        settings={rule: tuple(ours) for rule, ours in settings.items()},
+    )

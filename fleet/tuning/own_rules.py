@@ -1,0 +1,153 @@
+"""A site's own rule: what it may say, checked, and the advisor's Rule that it becomes."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import cache
+from string import Formatter
+from typing import Final, cast
+
+import polars as pl
+from django.utils.translation import gettext
+
+from advisor import rule as catalogue
+from advisor.conditions import SCOPES, ConditionError, columns, condition
+from advisor.expression_tree import compared, needed
+from advisor.finding import SEVERITIES, Scope, Severity
+from advisor.rule import Group, Need, Rule, Show, Step
+from advisor.text import Text, fields
+from fleet.accounts.plain_text import REFUSED, is_plain
+from fleet.tuning.models import OwnRule
+
+GROUPS: Final[tuple[Group, ...]] = ("health", "clocks", "performance", "capacity")
+SLUG: Final = re.compile(r"\Asite-[a-z0-9]+(?:-[a-z0-9]+)*\Z")
+FIELDS: Final = ("scope", "severity", "group", "opens", "clears", "title", "summary", "change")
+CONDITIONS: Final = ("scope", "opens", "clears")
+"""What a trial speaks of: where one of these changes, the rule must be tried again."""
+LONGEST: Final[Mapping[str, int]] = {"title": 200, "summary": 1000, "change": 2000}
+MOST: Final = 100
+"""Own rules of a site: each is judged every cycle."""
+_FORMAT: Final = re.compile(r"(?:\.[0-6])?[fge%]|")
+
+
+class OwnRuleError(Exception):
+    """It cannot be a rule; `wrong` has a sentence for each field that does not fit."""
+
+    def __init__(self, wrong: Mapping[str, str]) -> None:
+        super().__init__(" ".join(wrong.values()))
+        self.wrong = dict(wrong)
+
+
+def cleaned(asked: Mapping[str, str]) -> dict[str, str]:
+    """The fields as they are kept: one line each (but for `change`), no spaces around; without `clears` the opposite of `opens`."""
+    kept = {name: str(asked.get(name, "")).replace("\r\n", "\n").strip() for name in FIELDS}
+    for name in ("opens", "clears"):
+        kept[name] = re.sub(r"[\n\t]+", " ", kept[name]).strip()
+    kept["clears"] = kept["clears"] or (f"NOT ({kept['opens']})" if kept["opens"] else "")
+    return kept
+
+
+def check(asked: Mapping[str, str]) -> None:
+    """OwnRuleError unless these fields make a rule."""
+    wrong = {}
+    for name, known in (("scope", SCOPES), ("severity", SEVERITIES), ("group", GROUPS)):
+        if asked[name] not in known:
+            wrong[name] = gettext("Choose one of: {known}.").format(known=", ".join(known))
+    if "scope" not in wrong:
+        scope = cast(Scope, asked["scope"])
+        opposite = asked["clears"] == f"NOT ({asked['opens']})"  # nobody wrote it: what is wrong with it is said once
+        for name in ("opens",) if opposite else ("opens", "clears"):
+            try:
+                condition(asked[name], scope)
+            except ConditionError as error:
+                wrong[name] = told(error.text)
+        for name in LONGEST:
+            if says := _wrong_text(name, asked[name], scope):
+                wrong[name] = says
+    if wrong:
+        raise OwnRuleError(wrong)
+
+
+def as_rule(row: OwnRule) -> Rule:
+    """The advisor's rule; OwnRuleError where the fields do not fit (any more: features may change with a release)."""
+    check({name: getattr(row, name) for name in FIELDS})
+    scope = cast(Scope, row.scope)
+    opens, clears = condition(row.opens, scope), condition(row.clears, scope)
+    numbers = compared(opens)
+    kinds = columns(scope)
+    return Rule(
+        id=row.slug,
+        scope=scope,
+        severity=cast(Severity, row.severity),
+        bottleneck=None,
+        group=cast(Group, row.group),
+        needs=(Need(tuple(dict.fromkeys((*needed(opens), *needed(clears)))), "medium"),),
+        opens=opens,
+        clears=clears,
+        title=row.title,
+        summary=row.summary,
+        evidence=tuple(
+            Show(name, unit(name), *numbers.get(name, (None, None)))
+            for name in dict.fromkeys(opens.meta.root_names())
+            if kinds[name] != pl.String
+        ),
+        change=(Step("step", row.change),) if row.change else (),
+        risk="",
+        rollback="",
+        verify="",
+        sources=(),
+    )
+
+
+def digest(row: OwnRule) -> str:
+    """What tells the conditions of one text from those of another."""
+    return hashlib.sha256("\0".join(getattr(row, name) for name in CONDITIONS).encode()).hexdigest()
+
+
+def unit(feature: str) -> str:
+    """The unit that a feature is shown in: what the shipped rules say, or what its name ends in; "" for a plain number."""
+    known = _units()
+    if feature in known:
+        return known[feature]
+    ends = {"_bytes": "bytes", "_bytes_per_s": "bytes_per_second", "_share": "ratio", "_ratio": "ratio", "_active": "ratio",
+            "_busy": "ratio", "_mhz": "megahertz", "_w": "watts", "_c": "celsius", "_s": "seconds", "_pct": "percent"}  # fmt: skip
+    return next((name for end, name in sorted(ends.items(), key=lambda pair: -len(pair[0])) if feature.endswith(end)), "")
+
+
+def told(text: Text) -> str:
+    """A sentence of the advisor in the active language."""
+    return gettext(text.id).format_map(text.params)
+
+
+@cache
+def _units() -> Mapping[str, str]:
+    return {show.feature: show.unit for rule in catalogue.load() for show in rule.evidence}
+
+
+def _wrong_text(name: str, text: str, scope: Scope) -> str:
+    """What is wrong with a text of the rule, as a sentence; "" where nothing is."""
+    if not text and name != "change":
+        return gettext("This is empty.")
+    if len(text) > LONGEST[name]:
+        return gettext("This is longer than {most} characters.").format(most=LONGEST[name])
+    if not all(map(is_plain, text.split("\n") if name == "change" else [text])):
+        return str(REFUSED)
+    try:
+        parts = list(Formatter().parse(text))
+        named = fields(text)
+    except ValueError:
+        return gettext("A brace stands alone: write {{ or }} for a brace, and {feature} for a value.")
+    if named and name == "title":
+        return gettext("A title holds no values: put {named} into the summary.").format(named=", ".join(named))
+    known = columns(scope)
+    for _literal, field, spec, conversion in parts:
+        if field is None:
+            continue
+        if field not in known:
+            return gettext("There is no feature {name} to fill in.").format(name=f"{{{field[:60]}}}")
+        form = "" if known[field] == pl.String else None
+        if conversion or not _FORMAT.fullmatch(spec or "") or (form is not None and spec != form):
+            return gettext("{name} is filled in as {{{name}}}, and a number also as {{{name}:.1f}} or {{{name}:.0%}}.").format(
+                name=field
+            )
+    return ""
