@@ -35,6 +35,7 @@ def schedule(sender: Celery, **_: Any) -> None:
         "fleet.findings.tasks.sweep_events": 5,
         "fleet.findings.tasks.refresh_slow": 60,
         "fleet.findings.tasks.forget": 3600,
+        "fleet.findings.tasks.try_rules": 5,
         "fleet.notify.tasks.route_transitions": 2,
         "fleet.notify.tasks.sweep_deliveries": 2,
         "fleet.store.tasks.compact": 60,

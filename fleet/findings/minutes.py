@@ -31,8 +31,7 @@ _reading = threading.Lock()
 
 def last(at: datetime, span_s: int, serves: pl.DataFrame) -> Partial:
     """The whole minutes of the `span_s` seconds before `at`, merged; StoreError when the store cannot be read."""
-    end = (int(at.timestamp()) - LATE_S) // MINUTE * MINUTE
-    starts = tuple(range(end - max(1, span_s // MINUTE) * MINUTE, end, MINUTE))
+    starts = _starts(at, span_s)
     with _reading:
         if starts in _merged:
             return _merged[starts]
@@ -45,6 +44,17 @@ def last(at: datetime, span_s: int, serves: pl.DataFrame) -> Partial:
         _merged.clear()
         _merged[starts] = partial.merge([_known[start] for start in starts])
         return _merged[starts]
+
+
+def once(at: datetime, span_s: int, serves: pl.DataFrame) -> Partial:
+    """As `last`, of a window of the past: nothing of it is kept for the next look."""
+    ahead = {scope: clock.ahead(scope) for scope in _SCOPES}
+    return partial.merge([_minute(start, serves, ahead) for start in _starts(at, span_s)])
+
+
+def _starts(at: datetime, span_s: int) -> tuple[int, ...]:
+    end = (int(at.timestamp()) - LATE_S) // MINUTE * MINUTE
+    return tuple(range(end - max(1, span_s // MINUTE) * MINUTE, end, MINUTE))
 
 
 def forget() -> None:

@@ -8,7 +8,7 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
-from fleet.findings import events, retention
+from fleet.findings import events, retention, trials
 from fleet.findings.cycle import only_run
 from fleet.findings.judge import judge
 from fleet.findings.models import Cycle
@@ -16,6 +16,7 @@ from fleet.findings.windows import jobs_of
 from fleet.inventory.models import Event
 from fleet.slow.refresh import refresh
 from fleet.store.series import StoreError
+from fleet.tuning.models import Trial
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,7 @@ ADVISE_LIMIT_S: Final = 110
 SWEEP_LIMIT_S: Final = 50
 FORGET_LIMIT_S: Final = 60
 REFRESH_LIMIT_S: Final = 100
+TRY_LIMIT_S: Final = 110
 SWEEP_AFTER: Final = timedelta(seconds=2)
 """Younger events are left to the task that ingest sent for them."""
 SWEEP_AT_ONCE: Final = 20_000
@@ -67,6 +69,16 @@ def forget() -> None:
     with only_run("forget", FORGET_LIMIT_S + 10) as mine:
         if mine and (gone := retention.forget(timezone.now())):
             log.info("Past their time and deleted: %s.", ", ".join(f"{number} {name}" for name, number in gone.items()))
+
+
+@shared_task(ignore_result=True, acks_late=True, time_limit=TRY_LIMIT_S)
+def try_rules() -> None:
+    """Go on for a few seconds with the trial of an own rule, where one is under way."""
+    if not Trial.objects.filter(ended_at=None).exists():
+        return
+    with only_run("try_rules", TRY_LIMIT_S + 10) as mine:
+        if mine:
+            trials.go_on()
 
 
 @shared_task(ignore_result=True, acks_late=True, time_limit=30)

@@ -135,9 +135,11 @@ def remove_own(row: OwnRule, user: User, comment: str = "") -> None:
 
 
 def tried(row: OwnRule) -> Trial | None:
-    """The newest trial of the rule's present conditions that came to its end; None where there is none."""
+    """The newest trial of the rule's present conditions that came to its end and could judge something; None where there is none."""
     trials: Any = row.trials
-    found: Trial | None = trials.filter(digest=own_rules.digest(row), error="", ended_at__isnull=False).first()
+    found: Trial | None = trials.filter(
+        digest=own_rules.digest(row), error="", ended_at__isnull=False, windows_with_data__gt=0
+    ).first()
     return found
 
 

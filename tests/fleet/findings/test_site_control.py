@@ -208,7 +208,7 @@ def test_an_own_rule_finds_what_it_was_written_for() -> None:
     card = playing()
     ann = person()
     row, _off = save_own("site-fp32", OWN, ann)
-    row.trials.create(digest=own_rules.digest(row), by_name="x", windows_total=1, ended_at=timezone.now())
+    row.trials.create(digest=own_rules.digest(row), by_name="x", windows_total=1, windows_with_data=1, ended_at=timezone.now())
     set_state("site-fp32", "on", ann)
     judge_times(2)
 

@@ -29,7 +29,7 @@ def judged() -> set[str]:
 def try_it(slug: str) -> None:
     """A trial of the rule's present conditions that came to its end."""
     row = OwnRule.objects.get(slug=slug)
-    row.trials.create(digest=own_rules.digest(row), by_name="x", windows_total=1, ended_at=timezone.now())
+    row.trials.create(digest=own_rules.digest(row), by_name="x", windows_total=1, windows_with_data=1, ended_at=timezone.now())
 
 
 def test_a_rule_is_off_in_shadow_or_on_as_somebody_says() -> None:

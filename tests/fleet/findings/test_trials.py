@@ -1,0 +1,143 @@
+"""An own rule against the last day: how often it would have fired and where, in pieces, whatever changes meanwhile."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from pytest_django import Settings
+
+from fleet.findings import trials
+from fleet.findings.models import Finding
+from fleet.findings.tasks import try_rules
+from fleet.inventory.models import Gpu
+from fleet.store.series import StoreError
+from fleet.tuning.changes import TuneError, save_own, set_state, tried
+from fleet.tuning.models import OwnRule, Trial
+from tests.fleet.findings.test_judge import CARD
+from tests.fleet.findings.test_site_control import OWN
+from tests.fleet.recorded import fill
+from tests.fleet.rows import gpu, node, person
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
+
+
+@pytest.fixture(autouse=True)
+def short_windows(settings: Settings) -> None:
+    """A minute, as long as the recordings last."""
+    settings.FETTLE_ADVISOR_WINDOW_S = 60
+    settings.FETTLE_ADVISOR_PATIENCE_S = 2
+
+
+def on_two_nodes(trial: Trial) -> tuple[Gpu, Gpu]:
+    """One that plays FP32 training now and 23.5 hours ago, and one that never did; both there."""
+    busy, calm = (gpu(node(name, last_seen_at=timezone.now(), mem_total_bytes=256 << 30), **CARD) for name in ("n1", "n2"))
+    now = int(trial.asked_at.timestamp())
+    for end in (now, now - 47 * 1800):
+        fill("fp32_train", [busy], end)
+        fill("bf16_train", [calm], end)
+    return busy, calm
+
+
+def asked() -> Trial:
+    """A trial of the rule on FP32 work."""
+    ann = person()
+    row, _off = save_own("site-fp32", OWN, ann)
+    return trials.ask(row, ann)
+
+
+def test_a_trial_says_where_the_rule_would_have_fired(settings: Settings) -> None:
+    """Of 48 windows two hold telemetry: it fires on one GPU in both, and opens no finding."""
+    trial = asked()
+    busy, _calm = on_two_nodes(trial)
+    looked = 0
+    while Trial.objects.filter(ended_at=None).exists():
+        looked += trials.go_on(piece_s=0.0)
+    trial.refresh_from_db()
+
+    assert looked == trial.windows_looked_at == trial.windows_total == 48
+    assert (trial.windows_with_data, trial.judged_total, trial.fired_total) == (2, 4, 2)
+    assert trial.targets == {str(busy.pk): 2}
+    assert trial.error == ""
+    assert not Finding.objects.exists()
+    assert tried(OwnRule.objects.get()) == trial
+    assert set_state("site-fp32", "on", person("bob"))
+
+
+def test_a_trial_goes_on_where_a_piece_left_it() -> None:
+    """Each piece looks at one window at least; the periodic task does the next, and nothing when none is under way."""
+    trial = asked()
+    assert trials.go_on(piece_s=0.0) == 1
+    trial.refresh_from_db()
+    assert (trial.windows_looked_at, trial.ended_at) == (1, None)
+
+    try_rules()
+    trial.refresh_from_db()
+    assert trial.windows_looked_at > 1
+    Trial.objects.update(ended_at=timezone.now())
+    try_rules()
+    assert trials.go_on() == 0
+
+
+def test_a_trial_over_nothing_is_no_trial() -> None:
+    """A site without telemetry of the last day cannot know what the rule would do."""
+    trial = asked()
+    trials.go_on(piece_s=60.0)
+    trial.refresh_from_db()
+
+    assert (trial.windows_looked_at, trial.windows_with_data, trial.error) == (48, 0, "")
+    assert tried(OwnRule.objects.get()) is None
+    with pytest.raises(TuneError, match="try it"):
+        set_state("site-fp32", "on", person("bob"))
+
+
+def test_one_trial_of_a_rule_at_a_time_and_ten_are_kept() -> None:
+    """The second waits for the end of the first; old ones make room."""
+    trial = asked()
+    row, ann = trial.rule, person("bob")
+    with pytest.raises(TuneError, match="under way"):
+        trials.ask(row, ann)
+    for _ in range(12):
+        Trial.objects.update(ended_at=timezone.now())
+        trials.ask(row, ann)
+
+    assert Trial.objects.count() == 10
+    assert not Trial.objects.filter(pk=trial.pk).exists()
+
+
+def test_a_rule_that_changes_while_it_is_tried_ends_the_trial() -> None:
+    """What was found is of other conditions."""
+    trial = asked()
+    trials.go_on(piece_s=0.0)
+    save_own("site-fp32", OWN | {"opens": "busy > 0.5"}, person("bob"))
+    trials.go_on(piece_s=0.0)
+    trial.refresh_from_db()
+
+    assert trial.ended_at is not None
+    assert trial.error == trials.CHANGED
+
+
+def test_a_store_that_fails_ends_the_trial_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for ever; it may be asked again."""
+    trial = asked()
+
+    def fail(*_: Any) -> None:
+        raise StoreError("/secret/path is damaged")
+
+    monkeypatch.setattr(trials, "look", fail)
+    trials.go_on()
+    trial.refresh_from_db()
+
+    assert trial.error == trials.STORE_FAILED
+    assert "secret" not in trial.error
+
+
+def test_a_trial_that_takes_too_long_ends_with_what_it_has() -> None:
+    """On a fleet so large that 48 windows do not fit, fewer say something too."""
+    trial = asked()
+    Trial.objects.update(asked_at=timezone.now() - timedelta(minutes=21))
+    trials.go_on(piece_s=0.0)
+    trial.refresh_from_db()
+
+    assert trial.ended_at is not None
+    assert (trial.windows_looked_at, trial.error) == (1, "")
