@@ -202,7 +202,13 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "ENUM_NAME_OVERRIDES": {"CommandStateEnum": "fleet.commands.models.STATES", "StateEnum": "fleet.api.serializers.STATES"},
+    "ENUM_NAME_OVERRIDES": {
+        "CommandStateEnum": "fleet.commands.models.STATES",
+        "StateEnum": "fleet.api.serializers.STATES",
+        "RuleStateEnum": "fleet.tuning.models.STATES",
+        "RuleScopeEnum": "fleet.api.rules.SCOPES",
+        "OwnRuleScopeEnum": "advisor.conditions.SCOPES",
+    },
 }
 
 REDIS_URL = env.password(

@@ -9,7 +9,7 @@ from django.http import UnreadablePostError
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from rest_framework import status
-from rest_framework.exceptions import APIException, ParseError
+from rest_framework.exceptions import APIException, ParseError, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
@@ -17,6 +17,8 @@ from fleet.annotations.telling import TellError
 from fleet.commands.asking import AskError
 from fleet.findings.lifecycle import MoveError
 from fleet.store.series import StoreError
+from fleet.tuning.changes import NotNowError, TuneError
+from fleet.tuning.own_rules import OwnRuleError
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +51,12 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(error, StoreError):
         log.error("The store failed a request: %s", error)  # its text may name paths: for the log alone
         error = StoreUnavailable()
-    elif isinstance(error, MoveError | AskError | TellError):
+    elif isinstance(error, MoveError | AskError | TellError | NotNowError):
         error = Conflict(str(error))
+    elif isinstance(error, TuneError):
+        error = ValidationError({"detail": str(error)})
+    elif isinstance(error, OwnRuleError):
+        error = ValidationError({name: [says] for name, says in error.wrong.items()})
     elif isinstance(error, RequestDataTooBig):
         error = TooLarge()
     elif isinstance(error, UnreadablePostError):

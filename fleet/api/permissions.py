@@ -7,6 +7,7 @@ from rest_framework.views import APIView
 
 from fleet.accounts.models import AgentToken, ApiToken
 from fleet.commands.asking import MAY
+from fleet.tuning.changes import MAY as MAY_TUNE
 
 
 class MayChangeFindings(BasePermission):
@@ -69,3 +70,17 @@ class MayAnnotate(BasePermission):
         if isinstance(request.auth, ApiToken) and not request.auth.may_write:
             return False
         return request.user.has_perm("annotations.change_annotation")
+
+
+class MayTune(BasePermission):
+    """Reading is for everyone who is known; setting what rules do needs the right to, and a token that may write."""
+
+    message = _("This needs the right to change rules (operators have it), and with a token one that was made with --write.")
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True for reads, and for writes by a person with the right whose token, if any, may write."""
+        if request.method in SAFE_METHODS:
+            return True
+        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
+            return False
+        return request.user.has_perm(MAY_TUNE)

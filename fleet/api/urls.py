@@ -8,7 +8,9 @@ from rest_framework.routers import SimpleRouter
 from fleet.api.annotations import AnnotationViewSet
 from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
 from fleet.api.commands import CommandViewSet
+from fleet.api.own_rules import OwnRuleViewSet
 from fleet.api.planners import PlannersView, PlannerView
+from fleet.api.rules import RuleChangeViewSet, RuleViewSet
 from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, NothingView, SeriesView
 
 router = SimpleRouter()
@@ -19,6 +21,9 @@ router.register("findings", FindingViewSet)
 router.register("bench-runs", BenchRunViewSet)
 router.register("bench-scores", BenchScoreViewSet)
 router.register("annotations", AnnotationViewSet)
+router.register("rules", RuleViewSet, basename="rule")
+router.register("own-rules", OwnRuleViewSet)
+router.register("rule-changes", RuleChangeViewSet)
 
 urlpatterns = [
     *router.urls,

@@ -28,7 +28,7 @@ from fleet.findings import minutes
 from fleet.findings.windows import look
 from fleet.store.series import StoreError
 from fleet.tuning import own_rules
-from fleet.tuning.changes import TuneError
+from fleet.tuning.changes import NotNowError, TuneError
 from fleet.tuning.models import OwnRule, Trial
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ CANNOT: Final = gettext_noop("The rule cannot be judged on this fleet.")
 
 
 def ask(row: OwnRule, user: User) -> Trial:
-    """The new trial, which begins within seconds; TuneError while one of the rule is under way or its conditions do not hold."""
+    """The new trial, which begins within seconds; NotNowError while one of the rule is under way, TuneError where it is no rule any more."""
     try:
         own_rules.as_rule(row)
     except own_rules.OwnRuleError as error:
@@ -57,7 +57,7 @@ def ask(row: OwnRule, user: User) -> Trial:
     with transaction.atomic():
         OwnRule.objects.select_for_update().get(pk=row.pk)
         if Trial.objects.filter(rule=row, ended_at=None).exists():
-            raise TuneError(_("A trial of {rule} is under way: wait for its end.").format(rule=row.slug))
+            raise NotNowError(_("A trial of {rule} is under way: wait for its end.").format(rule=row.slug))
         old = Trial.objects.filter(rule=row).order_by("-id").values_list("pk", flat=True)[KEPT - 1 :]
         Trial.objects.filter(pk__in=list(old)).delete()
         return Trial.objects.create(rule=row, digest=own_rules.digest(row), by_name=user.get_username(), windows_total=WINDOWS)

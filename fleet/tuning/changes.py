@@ -1,8 +1,9 @@
 """Changing what the site sets of rules: checked, written with its line in the audit trail, and told to who judges. One transaction each."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext
 
 from advisor import rule as catalogue
-from advisor.rule import Rule
+from advisor.rule import Rule, Threshold
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import REFUSED, is_plain
 from fleet.tuning import own_rules
@@ -32,6 +33,20 @@ class TuneError(Exception):
     """It cannot be set so; the message says why and what could be."""
 
 
+class NotNowError(TuneError):
+    """It could be set so, but not as things stand; the message says what must come first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """An override as somebody wants it: its value, None for none."""
+
+    threshold: str
+    value: float | None
+    matcher: str = "site"
+    pattern: str = ""
+
+
 def set_state(rule: str, state: str, user: User, comment: str = "") -> bool:
     """Make the rule on, shadow or off; False where it is so already. An own rule comes on only after it was tried."""
     with _changing(comment):
@@ -46,55 +61,51 @@ def set_state(rule: str, state: str, user: User, comment: str = "") -> bool:
         if own is not None and state != "off":
             own_rules.check({name: getattr(own, name) for name in own_rules.FIELDS})
         if own is not None and state == "on" and tried(own) is None:
-            raise TuneError(
-                gettext("{rule} was not tried with these conditions: try it against the last day first.").format(rule=rule)
-            )
+            says = gettext("{rule} was not tried with these conditions: try it against the last day first.")
+            raise NotNowError(says.format(rule=rule))
         who = {"by": user, "by_name": user.get_username(), "at": timezone.now(), "comment": comment}
         RuleState.objects.update_or_create(rule=rule, defaults={"state": state, **who})
         _write(rule, "state", {"state": before}, {"state": state}, user, comment)
     return True
 
 
-def set_override(
-    rule: str, threshold: str, value: float, user: User, *, matcher: str = "site", pattern: str = "", comment: str = ""
-) -> Override:
-    """Set the threshold to `value` for what the pattern matches; TuneError where that cannot be."""
+def set_overrides(rule: str, wanted: Sequence[Wanted], user: User, comment: str = "") -> None:
+    """Bring the rule's overrides to what is wanted, all or none; TuneError where they could not be in force together."""
     with _changing(comment):
         one = _known(rule)
         known = {entry.name: entry for entry in one.thresholds} if one else {}
-        if threshold not in known:
-            says = gettext("{rule} has no threshold {name}; it has: {known}.") if known else gettext("{rule} has no thresholds.")
-            raise TuneError(says.format(rule=rule, name=threshold[:60], known=", ".join(known)))
-        entry = known[threshold]
-        if not math.isfinite(value) or not entry.low <= value <= entry.high:
-            says = gettext("{name} can be from {low} to {high}, not {value}.")
-            raise TuneError(says.format(name=threshold, low=_plain(entry.low), high=_plain(entry.high), value=_plain(value)))
-        _check_reach(matcher, pattern)
-        where: dict[str, Any] = {"rule": rule, "threshold": threshold, "matcher": matcher, "pattern": pattern}
-        row = Override.objects.filter(**where).first()
-        others = Override.objects.filter(rule=rule)
-        if row is None and others.count() >= MOST_OVERRIDES:
-            raise TuneError(gettext("{rule} has {most} overrides; remove one first.").format(rule=rule, most=MOST_OVERRIDES))
-        settings = [Setting(old.threshold, old.matcher, old.pattern, old.value) for old in others if old.pk != (row and row.pk)]
-        assert one is not None  # noqa: S101 - it has the threshold
-        _check_order(one, [*settings, Setting(threshold, matcher, pattern, value)])
-        before = row and _as_json(row)
-        who = {"by": user, "by_name": user.get_username(), "at": timezone.now(), "comment": comment}
-        row, _made = Override.objects.update_or_create(defaults={"value": value, **who}, **where)
-        _write(rule, "override", before, _as_json(row), user, comment)
-    return row
-
-
-def drop_override(row: Override, user: User, comment: str = "") -> None:
-    """Take the override away; TuneError where what is left could not be in force together."""
-    with _changing(comment):
-        one = _known(row.rule)
-        left = Override.objects.filter(rule=row.rule).exclude(pk=row.pk)
+        for entry in wanted:
+            _check_wanted(rule, known, entry)
+            where = {"rule": rule, "threshold": entry.threshold, "matcher": entry.matcher, "pattern": entry.pattern}
+            row = Override.objects.filter(**where).first()
+            before = row and _as_json(row)
+            if entry.value is None:
+                if row is None:
+                    raise TuneError(gettext("There is no such override of {name}.").format(name=entry.threshold))
+                row.delete()
+                _write(rule, "override", before, None, user, comment)
+            elif row is None or row.value != entry.value:
+                values = {
+                    "value": entry.value,
+                    "by": user,
+                    "by_name": user.get_username(),
+                    "at": timezone.now(),
+                    "comment": comment,
+                }
+                made, _new = Override.objects.update_or_create(defaults=values, **where)  # type: ignore[arg-type] # the stubs' idea
+                _write(rule, "override", before, _as_json(made), user, comment)
+        rows = list(Override.objects.filter(rule=rule))
+        if len(rows) > MOST_OVERRIDES:
+            raise TuneError(gettext("{rule} would have more than {most} overrides.").format(rule=rule, most=MOST_OVERRIDES))
         if one is not None:
-            _check_order(one, [Setting(old.threshold, old.matcher, old.pattern, old.value) for old in left])
-        before = _as_json(row)
-        row.delete()
-        _write(row.rule, "override", before, None, user, comment)
+            _check_order(one, [Setting(row.threshold, row.matcher, row.pattern, row.value) for row in rows])
+
+
+def set_override(
+    rule: str, threshold: str, value: float | None, user: User, *, matcher: str = "site", pattern: str = "", comment: str = ""
+) -> None:
+    """Set one threshold for what the pattern matches; None takes the override away."""
+    set_overrides(rule, [Wanted(threshold, value, matcher, pattern)], user, comment)
 
 
 def save_own(slug: str, asked: Mapping[str, str], user: User, comment: str = "") -> tuple[OwnRule, bool]:
@@ -123,6 +134,14 @@ def save_own(slug: str, asked: Mapping[str, str], user: User, comment: str = "")
         if off:
             set_state(slug, "off", user, gettext("Its conditions were changed: try it again."))
     return row, off
+
+
+def create_own(slug: str, asked: Mapping[str, str], user: User, comment: str = "") -> OwnRule:
+    """Write a new own rule; NotNowError where there is one of that name."""
+    with _changing(comment):
+        if OwnRule.objects.filter(slug=slug).exists():
+            raise NotNowError(gettext("There is a rule {rule} already.").format(rule=slug[:60]))
+        return save_own(slug, asked, user, comment)[0]
 
 
 def remove_own(row: OwnRule, user: User, comment: str = "") -> None:
@@ -170,6 +189,17 @@ def _known(rule: str) -> Rule | None:
     if found is None and rule not in OF_EVENTS:
         raise TuneError(gettext("There is no rule {rule}.").format(rule=rule[:60]))
     return found
+
+
+def _check_wanted(rule: str, known: Mapping[str, Threshold], wanted: Wanted) -> None:
+    if wanted.threshold not in known:
+        says = gettext("{rule} has no threshold {name}; it has: {known}.") if known else gettext("{rule} has no thresholds.")
+        raise TuneError(says.format(rule=rule, name=wanted.threshold[:60], known=", ".join(known)))
+    one, value = known[wanted.threshold], wanted.value
+    if value is not None and not (math.isfinite(value) and one.low <= value <= one.high):
+        says = gettext("{name} can be from {low} to {high}, not {value}.")
+        raise TuneError(says.format(name=one.name, low=_plain(one.low), high=_plain(one.high), value=_plain(value)))
+    _check_reach(wanted.matcher, wanted.pattern)
 
 
 def _check_reach(matcher: str, pattern: str) -> None:

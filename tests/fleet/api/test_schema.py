@@ -19,6 +19,8 @@ from fleet.annotations.telling import tell
 from fleet.benches.keep import keep
 from fleet.commands.asking import ask
 from fleet.findings.lifecycle import Place, report
+from fleet.tuning.changes import save_own, set_state
+from fleet.tuning.models import RuleChange
 from tests.fleet.benches.reports import report_of
 from tests.fleet.rows import found, gpu, node
 from wire.bench import decode
@@ -50,10 +52,11 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
     row = report(timezone.now(), found(), Place(home.pk, (card.pk,)))
     schema = json.loads(alice.get("/api/v1/schema/?format=json").content)
     alice_herself = User.objects.get(username="alice")
-    wanted = ("add_command", "add_benchrun", "change_annotation")
+    wanted = ("add_command", "add_benchrun", "change_annotation", "add_rulechange")
     alice_herself.user_permissions.add(*Permission.objects.filter(codename__in=wanted))
     run = keep(decode(report_of(home, at=1.79e9)), home, timezone.now()).run
     (noted,), _ = tell([NOTED | {"at": None, "until": None}], alice_herself)
+    set_state("memory-nearly-full", "shadow", alice_herself)
     command = ask(home, "take_driver_back", None, "a test", alice_herself)
     ids: dict[str, int | str] = {
         f"/api/v1/nodes/{home.pk}/commands/": command.pk,
@@ -63,30 +66,41 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/api/v1/bench-runs/": run.pk,
         "/api/v1/planners/": "batch",
         "/api/v1/annotations/": noted.pk,
+        "/api/v1/rules/": "memory-nearly-full",
+        "/api/v1/rule-changes/": RuleChange.objects.get().pk,
     }
+    own = {
+        "scope": "gpu", "severity": "info", "group": "capacity", "opens": "busy > 2", "title": "Cannot be", "summary": "Busy {busy:.0%}.",
+    }  # fmt: skip
     bodies: dict[str, Any] = {
-        "commands": {"what": "resume_profiling", "reason": "a test"},
-        "annotations": [NOTED],
-        "bench-runs": json.loads(report_of(home)),
-        "planners": {"micro_batch": 4},
+        "/commands/": {"what": "resume_profiling", "reason": "a test"},
+        "/transitions/": {"after": "accepted"},
+        "/annotations/": [NOTED],
+        "/bench-runs/": json.loads(report_of(home)),
+        "/planners/batch/": {"micro_batch": 4},
+        "/trials/": {},
+        "/rules/memory-nearly-full/": {"state": "on"},
+        "/own-rules/": {"slug": "site-made", **own},
+        "/own-rules/site-x/": own,
     }
     asked = 0
 
     for path, operations in schema["paths"].items():
         real = path.replace("{node_id}", str(home.pk))
         real = real.replace("{id}", str(next((pk for start, pk in ids.items() if real.startswith(start)), "")))
+        real = real.replace("{slug}", "site-x")
         assert not re.search(r"[{}]", real)
         if path == "/api/v1/series/":
             real += f"?scope=gpu&entity={card.pk}&metrics=power_w"
         for method in operations:
-            body: dict[str, Any] | None = None
-            if method == "post":
-                body = next((body for part, body in bodies.items() if part in path), {"after": "accepted"})
+            if "{slug}" in path:
+                save_own("site-x", own, alice_herself)  # the one before may have deleted it
+            body = None if method in ("get", "delete") else next(body for end, body in bodies.items() if real.endswith(end))
             answer = getattr(alice, method)(real, body, format=None if body is None else "json")
             assert str(answer.status_code) in operations[method]["responses"], f"{method} {real}"
             assert answer.status_code < 300
             asked += 1
-    assert asked == 23
+    assert asked == 36
 
 
 def test_it_says_how_to_sign_in() -> None:

@@ -14,7 +14,7 @@ from fleet.inventory.models import Gpu
 from fleet.notify import routing
 from fleet.notify.models import Delivery, Route
 from fleet.tuning import own_rules
-from fleet.tuning.changes import drop_override, remove_own, save_own, set_override, set_state
+from fleet.tuning.changes import Wanted, remove_own, save_own, set_override, set_overrides, set_state
 from fleet.tuning.in_force import in_force
 from fleet.tuning.models import OwnRule
 from tests.fleet.findings.test_judge import CARD
@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
 NOW = timezone.now().replace(microsecond=0) + timedelta(minutes=5)
 """Ahead of the clock: what ends findings at once does so by the clock, and the judgements of a test come after it."""
 FP32 = "fp32-without-tensor-cores"
+OPENS, CLEARS = "fp32_active_when_busy_opens", "fp32_active_when_busy_clears"
 TITLE = "FP32 arithmetic on a GPU with tensor cores"
 OWN = {
     "scope": "gpu", "severity": "warn", "group": "capacity", "opens": "fp32_active_when_busy >= 0.4", "clears": "",
@@ -170,13 +171,11 @@ def test_an_override_closes_an_open_finding() -> None:
     judge_times(2)
     ann = person()
     assert threshold_shown(still_open()[0]) == 0.2
-    set_override(FP32, "fp32_active_when_busy_opens", 0.9, ann)
-    clears = set_override(FP32, "fp32_active_when_busy_clears", 0.8, ann)
+    set_overrides(FP32, [Wanted(OPENS, 0.9), Wanted(CLEARS, 0.8)], ann)
     judge_times(2, 2)
     assert still_open() == []
 
-    drop_override(clears, ann)
-    set_override(FP32, "fp32_active_when_busy_opens", 0.3, ann)
+    set_overrides(FP32, [Wanted(OPENS, 0.3), Wanted(CLEARS, None)], ann)
     judge_times(2, 4)
     assert threshold_shown(still_open()[0]) == 0.3
 
@@ -195,7 +194,7 @@ def test_an_override_holds_for_what_it_matches_alone(matcher: str, pattern: str)
     playing(name="n1")
     playing(name="m2", model="NVIDIA H100 80GB HBM3")
     ann = person()
-    for name, value in (("fp32_active_when_busy_opens", 0.9), ("fp32_active_when_busy_clears", 0.8)):
+    for name, value in ((OPENS, 0.9), (CLEARS, 0.8)):
         set_override(FP32, name, value, ann, matcher=matcher, pattern=pattern)
     judge_times(2)
 

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from fleet.tuning import own_rules
-from fleet.tuning.changes import TuneError, drop_override, remove_own, save_own, set_override, set_state, tried
+from fleet.tuning.changes import TuneError, Wanted, remove_own, save_own, set_override, set_overrides, set_state, tried
 from fleet.tuning.in_force import in_force
 from fleet.tuning.models import Override, OwnRule, RuleChange
 from fleet.tuning.own_rules import OwnRuleError
@@ -62,21 +62,37 @@ def test_what_is_in_force_is_kept_until_something_changes(django_assert_num_quer
 
 
 def test_an_override_is_set_changed_and_taken_away() -> None:
-    """One row for each threshold and what it holds for; the trail keeps every value."""
+    """One row for each threshold and what it holds for; the trail keeps every value, and no line where nothing changes."""
     ann = person("ann")
-    first = set_override(FULL, OPENS, 0.95, ann, matcher="gpu_model", pattern="*H200*", comment="Big batches.")
-    again = set_override(FULL, OPENS, 0.97, ann, matcher="gpu_model", pattern="*H200*")
+    where: Any = {"matcher": "gpu_model", "pattern": "*H200*"}
+    set_override(FULL, OPENS, 0.95, ann, **where, comment="Big batches.")
+    set_override(FULL, OPENS, 0.97, ann, **where)
+    set_override(FULL, OPENS, 0.97, ann, **where)
 
-    assert first.pk == again.pk
     assert [(one.threshold, one.pattern, one.value) for one in in_force().settings[FULL]] == [(OPENS, "*H200*", 0.97)]
-    drop_override(again, ann)
+    set_override(FULL, OPENS, None, ann, **where)
     assert FULL not in in_force().settings
-    where = {"threshold": OPENS, "matcher": "gpu_model", "pattern": "*H200*"}
-    assert [(row.before, row.after) for row in RuleChange.objects.order_by("id")] == [
-        (None, {**where, "value": 0.95}),
-        ({**where, "value": 0.95}, {**where, "value": 0.97}),
-        ({**where, "value": 0.97}, None),
+    with pytest.raises(TuneError, match="no such override"):
+        set_override(FULL, OPENS, None, ann, **where)
+    where["threshold"] = OPENS
+    assert [(row.before, row.after, row.comment) for row in RuleChange.objects.order_by("id")] == [
+        (None, {**where, "value": 0.95}, "Big batches."),
+        ({**where, "value": 0.95}, {**where, "value": 0.97}, ""),
+        ({**where, "value": 0.97}, None, ""),
     ]
+
+
+def test_overrides_that_belong_together_are_set_together() -> None:
+    """Either of them alone would cross the other's default; all are written or none is."""
+    ann = person("ann")
+    set_overrides(FULL, [Wanted(OPENS, 0.85), Wanted(CLEARS, 0.8)], ann)
+    with pytest.raises(TuneError, match="would open at"):
+        set_overrides(FULL, [Wanted(OPENS, 0.95), Wanted(CLEARS, 0.96)], ann)
+
+    assert sorted(Override.objects.values_list("value", flat=True)) == [0.8, 0.85]
+    assert RuleChange.objects.count() == 2
+    set_overrides(FULL, [Wanted(OPENS, None), Wanted(CLEARS, None)], ann)
+    assert not Override.objects.exists()
 
 
 @pytest.mark.parametrize(
@@ -113,13 +129,13 @@ def test_an_override_that_cannot_be_is_refused_with_a_sentence(asked: dict[str, 
 def test_a_half_of_a_pair_cannot_be_left_behind_crossing_the_default() -> None:
     """Opening at 0.85 needs the clearing at 0.8: the second cannot go first."""
     ann = person("ann")
-    clears = set_override(FULL, CLEARS, 0.8, ann)
-    opens = set_override(FULL, OPENS, 0.85, ann)
+    set_override(FULL, CLEARS, 0.8, ann)
+    set_override(FULL, OPENS, 0.85, ann)
     with pytest.raises(TuneError, match=r"would open at 0\.85 and clear at 0\.88"):
-        drop_override(clears, ann)
+        set_override(FULL, CLEARS, None, ann)
 
-    drop_override(opens, ann)
-    drop_override(clears, ann)
+    set_override(FULL, OPENS, None, ann)
+    set_override(FULL, CLEARS, None, ann)
     assert not Override.objects.exists()
 
 

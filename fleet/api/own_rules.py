@@ -1,0 +1,213 @@
+"""A site's own rules: written, checked, tried against the last day."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema, extend_schema_field, extend_schema_view
+from rest_framework import serializers, status
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from advisor.conditions import SCOPES, columns
+from advisor.finding import SEVERITIES
+from fleet.accounts.models import User
+from fleet.accounts.plain_text import plain_text
+from fleet.api.commands import problem
+from fleet.api.permissions import MayTune
+from fleet.findings import trials, words
+from fleet.tuning import changes
+from fleet.tuning.in_force import state_of
+from fleet.tuning.models import STATES, OwnRule, Trial
+from fleet.tuning.own_rules import FIELDS, GROUPS, unit
+
+
+class TrialSerializer(serializers.ModelSerializer[Trial]):
+    """A trial: of so many windows of the last day so many held telemetry; where the rule would have fired, and how often."""
+
+    targets = serializers.DictField(
+        child=serializers.IntegerField(), read_only=True, help_text="By target, in how many windows it would have fired."
+    )
+
+    class Meta:
+        model = Trial
+        fields = (
+            "id", "by_name", "asked_at", "ended_at", "error", "windows_total", "windows_looked_at", "windows_with_data",
+            "judged_total", "fired_total", "targets",
+        )  # fmt: skip
+        read_only_fields = fields
+
+
+class OwnRuleSerializer(serializers.ModelSerializer[OwnRule]):
+    """A rule that the site wrote."""
+
+    scope = serializers.ChoiceField(choices=SCOPES, read_only=True)
+    severity = serializers.ChoiceField(choices=SEVERITIES, read_only=True)
+    group = serializers.ChoiceField(choices=GROUPS, read_only=True)
+    state = serializers.SerializerMethodField()
+    trial = serializers.SerializerMethodField()
+
+    class Meta:
+        model = OwnRule
+        fields = ("slug", *FIELDS, "state", "by_name", "at", "error", "trial")
+        read_only_fields = fields
+
+    @extend_schema_field(serializers.ChoiceField(choices=STATES))
+    def get_state(self, row: OwnRule) -> str:
+        """on, shadow or off; set it where those of other rules are set."""
+        return state_of(row.slug, own=True)
+
+    @extend_schema_field(TrialSerializer(allow_null=True))
+    def get_trial(self, row: OwnRule) -> Any:
+        """The newest; null where it was never tried."""
+        newest = Trial.objects.filter(rule=row).first()
+        return TrialSerializer(newest).data if newest else None
+
+
+class OwnRuleRequestSerializer(serializers.Serializer[Any]):
+    """What an own rule says. Conditions are SQL expressions over the features of `scope`; texts may have `{feature}` fields."""
+
+    scope = serializers.ChoiceField(choices=SCOPES)
+    severity = serializers.ChoiceField(choices=SEVERITIES)
+    group = serializers.ChoiceField(choices=GROUPS, default="performance")
+    opens = serializers.CharField(max_length=2000, help_text="For example `busy >= 0.5 AND sm_active < 0.2`.")
+    clears = serializers.CharField(max_length=2000, allow_blank=True, default="", help_text="Empty: the opposite of `opens`.")
+    title = serializers.CharField(max_length=200)
+    summary = serializers.CharField(max_length=1000)
+    change = serializers.CharField(max_length=2000, allow_blank=True, default="")
+    comment = serializers.CharField(max_length=300, allow_blank=True, default="", validators=[plain_text])
+
+
+class OwnRuleCreateSerializer(OwnRuleRequestSerializer):
+    """The same, and its name."""
+
+    slug = serializers.CharField(max_length=60, help_text="site-…: small letters, digits and dashes.")
+
+
+class FeatureSerializer(serializers.Serializer[Any]):
+    """What a condition may name."""
+
+    name = serializers.CharField()
+    means = serializers.CharField(help_text="In plain words.")
+    type = serializers.ChoiceField(choices=("number", "text", "boolean"))
+    unit = serializers.CharField(help_text="Empty for a plain number.")
+
+
+_EXAMPLE = OpenApiExample(
+    "Memory taken and idle",
+    {
+        "slug": "site-held-but-idle",
+        "scope": "gpu",
+        "severity": "advice",
+        "group": "capacity",
+        "opens": "mem_used_share >= 0.5 AND busy < 0.05 AND NOT serves",
+        "clears": "busy >= 0.1",
+        "title": "Memory taken, little done",
+        "summary": "{mem_used_share:.0%} of the memory is taken and the engine works {busy:.1%} of the time.",
+        "change": "Ask the owner of process {pid}.",
+        "comment": "Weekly capacity review.",
+    },
+    request_only=True,
+)
+_UNKNOWN = problem(401, "The caller is not known.") | problem(404, "No such own rule.")
+_REFUSED = problem(400, "What does not fit, by field.") | problem(403, "The caller may not change rules.") | _UNKNOWN
+
+
+@extend_schema_view(
+    list=extend_schema(summary="List the site's own rules"),
+    retrieve=extend_schema(summary="One own rule", responses={200: OwnRuleSerializer} | _UNKNOWN),
+)
+class OwnRuleViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[OwnRule]):
+    """Rules that the site wrote. One is off until its state is set, and comes on only after it was tried."""
+
+    tells_problems = True
+    serializer_class = OwnRuleSerializer
+    permission_classes = [IsAuthenticated, MayTune]
+    queryset: QuerySet[OwnRule] = OwnRule.objects.order_by("slug")
+    lookup_field = "slug"
+    lookup_value_regex = "site-[a-z0-9-]{1,55}"
+    filter_backends = ()
+
+    @extend_schema(
+        summary="Write a rule of the site's own",
+        request=OwnRuleCreateSerializer,
+        responses={201: OwnRuleSerializer} | problem(409, "There is one of this name.") | _REFUSED,
+        examples=[_EXAMPLE],
+    )
+    def create(self, request: Request) -> Response:
+        """Checked as it is written; it is off until its state is set."""
+        asked = OwnRuleCreateSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        slug = asked.validated_data["slug"]
+        row = changes.create_own(slug, asked.validated_data, self._user(), asked.validated_data["comment"])
+        return Response(OwnRuleSerializer(row).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(summary="Change an own rule", request=OwnRuleRequestSerializer, responses={200: OwnRuleSerializer} | _REFUSED)
+    def update(self, request: Request, slug: str) -> Response:
+        """One that is on goes off where its conditions change, until it was tried with the new ones."""
+        self.get_object()
+        asked = OwnRuleRequestSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        row, _off = changes.save_own(slug, asked.validated_data, self._user(), asked.validated_data["comment"])
+        return Response(OwnRuleSerializer(row).data)
+
+    @extend_schema(
+        summary="Remove an own rule",
+        responses={204: None} | problem(403, "The caller may not change rules.") | _UNKNOWN,
+    )
+    def destroy(self, request: Request, slug: str) -> Response:
+        """Its open findings end; its lines in the audit trail stay."""
+        changes.remove_own(self.get_object(), self._user())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(summary="An own rule's trials", responses={200: TrialSerializer(many=True)} | _UNKNOWN, filters=False)
+    @action(detail=True, url_path="trials", pagination_class=None)
+    def trials(self, request: Request, slug: str) -> Response:
+        """The newest first; ten are kept."""
+        return Response(TrialSerializer(Trial.objects.filter(rule=self.get_object()), many=True).data)
+
+    @extend_schema(
+        summary="Try an own rule against the last day",
+        request=None,
+        responses={202: TrialSerializer}
+        | problem(400, "The rule is none any more.")
+        | problem(403, "The caller may not change rules.")
+        | problem(409, "A trial of the rule is under way.")
+        | _UNKNOWN,
+    )
+    @trials.mapping.post
+    def try_it(self, request: Request, slug: str) -> Response:
+        """It begins within seconds, and takes minutes on a large fleet."""
+        return Response(TrialSerializer(trials.ask(self.get_object(), self._user())).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(
+        summary="What conditions may name",
+        parameters=[OpenApiParameter("scope", OpenApiTypes.STR, enum=SCOPES)],
+        responses={200: FeatureSerializer(many=True)} | problem(401, "The caller is not known."),
+        filters=False,
+    )
+    @action(detail=False, pagination_class=None)
+    def features(self, request: Request) -> Response:
+        """The features of a scope, of GPUs where none is named."""
+        scope = request.query_params.get("scope", "gpu")
+        if scope not in SCOPES:
+            raise serializers.ValidationError({"scope": [", ".join(SCOPES)]})
+        return Response(
+            [
+                {
+                    "name": name,
+                    "means": words.evidence(name),
+                    "type": "text" if str(kind) == "String" else "boolean" if str(kind) == "Boolean" else "number",
+                    "unit": unit(name),
+                }
+                for name, kind in columns(scope).items()
+            ]
+        )
+
+    def _user(self) -> User:
+        assert isinstance(self.request.user, User)  # noqa: S101 - IsAuthenticated
+        return self.request.user
