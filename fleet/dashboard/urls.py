@@ -3,7 +3,7 @@
 from django.contrib.auth import views as auth
 from django.urls import include, path, register_converter
 
-from fleet.dashboard.views import commands, findings, gpus, icon, nodes, overview, planners
+from fleet.dashboard.views import commands, findings, gpus, icon, nodes, overview, own_rules, planners, rules
 
 
 class NodeName:
@@ -35,6 +35,14 @@ urlpatterns = [
     path("findings/<int:finding_id>/decide/", findings.decide, name="finding-decide"),
     path("planners/", planners.planners, name="planners"),
     path("planners/<slug:name>/", planners.planner, name="planner"),
+    path("rules/", rules.rules, name="rules"),
+    path("rules/new/", own_rules.new, name="own-rule-new"),
+    path("rules/<slug:rule_id>/", rules.rule, name="rule"),
+    path("rules/<slug:rule_id>/state/", rules.state, name="rule-state"),
+    path("rules/<slug:rule_id>/override/", rules.override, name="rule-override"),
+    path("rules/<slug:rule_id>/edit/", own_rules.edit, name="own-rule-edit"),
+    path("rules/<slug:rule_id>/try/", own_rules.try_it, name="own-rule-try"),
+    path("rules/<slug:rule_id>/remove/", own_rules.remove, name="own-rule-remove"),
     path("favicon.ico", icon.favicon),
     path("login/", auth.LoginView.as_view(template_name="dashboard/login.html", redirect_authenticated_user=True), name="login"),
     path("logout/", auth.LogoutView.as_view(), name="logout"),

@@ -17,6 +17,7 @@ from fleet.findings.words import FEATURE as FEATURE
 from fleet.findings.words import METRIC as METRIC
 from fleet.findings.words import SCOPE as SCOPE
 from fleet.findings.words import SEVERITY as SEVERITY
+from fleet.findings.words import evidence as evidence
 from fleet.findings.words import metric as metric
 from fleet.findings.words import note as note
 from fleet.findings.words import word as word

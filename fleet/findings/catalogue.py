@@ -17,6 +17,7 @@ from fleet.tuning import own_rules
 from fleet.tuning.models import Override, OwnRule, RuleState
 
 KINDS: Final = ("shipped", "event", "own")
+SOURCES_OF_EVENTS: Final = xid_catalog.SOURCES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,83 @@
+"""The words of the rules' pages: states, groups, what overrides hold for, lines of the audit trail, conditions."""
+
+import re
+from typing import Any, Final
+
+from django.utils.translation import gettext, pgettext_lazy
+from django.utils.translation import gettext_lazy as _
+
+from fleet.dashboard import words
+from fleet.dashboard.templatetags.units import reading
+
+STATE: Final = {
+    "on": pgettext_lazy("rule state", "on"),
+    "shadow": pgettext_lazy("rule state", "shadow"),
+    "off": pgettext_lazy("rule state", "off"),
+}
+STATE_MEANS: Final = {
+    "on": _("Judged; its findings are told."),
+    "shadow": _("Judged; its findings are kept on this page, counted nowhere and told to nobody."),
+    "off": _("Not judged."),
+}
+GROUP: Final = {
+    "health": pgettext_lazy("rule group", "health"),
+    "clocks": pgettext_lazy("rule group", "clock speeds"),
+    "performance": pgettext_lazy("rule group", "performance"),
+    "capacity": pgettext_lazy("rule group", "capacity"),
+}
+KIND: Final = {
+    "shipped": pgettext_lazy("rule kind", "shipped"),
+    "event": pgettext_lazy("rule kind", "of events"),
+    "own": pgettext_lazy("rule kind", "own"),
+}
+MATCHER: Final = {
+    "site": _("the whole site"),
+    "gpu_model": _("GPU model"),
+    "node": _("nodes"),
+    "job": _("job family"),
+}
+CONDITION: Final = {"opens": _("Opens when"), "clears": _("Clears when"), "unless": _("Never while")}
+ROLE: Final = {"opens": pgettext_lazy("threshold", "opens"), "clears": pgettext_lazy("threshold", "clears")}
+
+
+def role_of(threshold: str) -> tuple[str, str]:
+    """What a threshold is about, as a feature's name, and its part in it: `share_data_opens` is `share_data` and opens."""
+    match = re.fullmatch(r"(.+)_(opens|clears)(_\w+)?", threshold)
+    return (f"{match[1]}{match[3] or ''}", match[2]) if match else (threshold, "")
+
+
+def threshold_label(threshold: str) -> str:
+    """A threshold in words: `Time lost waiting for data, opens`."""
+    feature, role = role_of(threshold)
+    label = words.word(words.FEATURE, feature) if feature in words.FEATURE else feature.replace("_", " ")
+    return gettext("{label}, {role}").format(label=label, role=ROLE[role]) if role else label
+
+
+def outline(text: str) -> str:
+    """A text of a rule with an ellipsis for each value that a finding fills in."""
+    without = re.sub(r"(?<!\{)\{[^{}]*\}", "…", text.replace("{{", "\0").replace("}}", "\1"))
+    return without.replace("\0", "{").replace("\1", "}")
+
+
+def change_said(what: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
+    """One line of the audit trail in words: what was, and what is."""
+    if what == "state":
+        return f"{words.word(STATE, (before or {}).get('state', ''))} → {words.word(STATE, (after or {}).get('state', ''))}"
+    if what == "override":
+        one = after or before or {}
+        values = [f"{part['value']:,.6g}" if part else gettext("default") for part in (before, after)]
+        where = one.get("pattern") or str(MATCHER["site"])
+        return f"{one.get('threshold', '')} ({where}): {values[0]} → {values[1]}"
+    if before is None:
+        return gettext("written")
+    if after is None:
+        return gettext("removed")
+    changed = [name for name in after if before.get(name) != after[name]]
+    return gettext("changed: {names}").format(names=", ".join(changed))
+
+
+def written(value: float, unit: str) -> str:
+    """A threshold's value as it is read and as it is typed: `35 % (0.35)`, `2 (cores)`."""
+    shown, typed = reading(value, unit), f"{value:.12g}"
+    plain = unit not in ("ratio", "bytes", "bytes_per_second", "watts", "megahertz", "celsius", "seconds", "percent", "")
+    return f"{typed} {unit.replace('_', ' ')}" if plain else shown if shown == typed else f"{shown} ({typed})"

@@ -1,0 +1,46 @@
+"""What a trial of an own rule found, for its page: counts, and the targets by their names."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from django.utils.translation import gettext
+
+from fleet.inventory.models import Gpu, Node
+from fleet.tuning.models import Trial
+
+MOST: Final = 30
+
+
+@dataclass(slots=True)
+class Shown:
+    """A trial; `targets` are the most frequent, each as its name, its page and in how many windows."""
+
+    trial: Trial
+    error: str = ""
+    percent: float | None = None
+    targets: list[tuple[str, str, int]] = field(default_factory=list)
+    targets_total: int = 0
+
+
+def shown(trial: Trial) -> Shown:
+    """The trial with its targets named."""
+    often = sorted(trial.targets.items(), key=lambda pair: (-pair[1], pair[0]))
+    names = _names(trial.rule.scope, [target for target, _times in often[:MOST]])
+    return Shown(
+        trial,
+        gettext(trial.error) if trial.error else "",
+        100 * trial.fired_total / trial.judged_total if trial.judged_total else None,
+        [(*names.get(target, (target, "")), times) for target, times in often[:MOST]],
+        len(often),
+    )
+
+
+def _names(scope: str, targets: list[str]) -> dict[str, tuple[str, str]]:
+    """Name and page of each target that is still there."""
+    keys = [int(target) for target in targets if target.isdecimal()]
+    if scope == "gpu":
+        gpus = Gpu.objects.filter(pk__in=keys).select_related("node")
+        return {str(gpu.pk): (f"{gpu.node.name} GPU {gpu.index}", f"/gpus/{gpu.pk}/") for gpu in gpus}
+    if scope == "node":
+        return {str(pk): (name, "") for pk, name in Node.objects.filter(pk__in=keys).values_list("pk", "name")}
+    return {}
