@@ -149,6 +149,15 @@ def rules() -> str:
         severity = rule.severity if isinstance(rule.severity, str) else "by evidence"
         yields = ", ".join(f"`{slug}`" for slug in rule.yields_to)
         lines.append(f"| `{rule.id}` | {rule.scope} | {severity} | {rule.bottleneck or ''} | {rule.title} | {yields} |")
+    lines.append(
+        "\n## Thresholds\n\nWhat a site may set ([how](../how-to/tune-rules.md)); a share of 0.35 is 35 %.\n\n"
+        "| rule | threshold | default | from | to | unit |\n| --- | --- | --- | --- | --- | --- |"
+    )
+    lines += [
+        f"| `{rule.id}` | `{one.name}` | {one.default:.12g} | {one.low:.12g} | {one.high:.12g} | {one.unit} |"
+        for rule in sorted(load(), key=lambda rule: rule.id)
+        for one in rule.thresholds
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -20,8 +20,8 @@ RULE = Rule(
     thresholds=(
         Threshold("cpu_busy_share_opens", 0.9, "ratio", 0.0, 1.0),
         Threshold("cpu_busy_share_clears", 0.8, "ratio", 0.0, 1.0),
-        Threshold("children_per_core_opens", 1.2, "ratio", 0.5, 10.0),
-        Threshold("children_per_core_clears", 1.0, "ratio", 0.5, 10.0),
+        Threshold("children_per_core_opens", 1.2, "processes", 0.5, 10.0),
+        Threshold("children_per_core_clears", 1.0, "processes", 0.5, 10.0),
     ),
     opens=(c.cpu_busy_cores >= param("cpu_busy_share_opens") * c.cores)
     & (c.children >= param("children_per_core_opens") * c.cores)

@@ -21,8 +21,8 @@ RULE = Rule(
         Threshold("share_compute_opens", 0.3, "ratio", 0.0, 1.0),
         Threshold("fp32_active_when_busy_opens", 0.2, "ratio", 0.0, 1.0),
         Threshold("fp32_active_when_busy_clears", 0.12, "ratio", 0.0, 1.0),
-        Threshold("fp32_over_tensor_opens", 6.0, "ratio", 1.0, 100.0),
-        Threshold("fp32_over_tensor_clears", 3.0, "ratio", 1.0, 100.0),
+        Threshold("fp32_over_tensor_opens", 6.0, "times", 1.0, 100.0),
+        Threshold("fp32_over_tensor_clears", 3.0, "times", 1.0, 100.0),
     ),
     opens=(c.share_compute >= param("share_compute_opens"))
     & (c.fp32_active_when_busy >= param("fp32_active_when_busy_opens"))

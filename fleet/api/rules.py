@@ -87,7 +87,7 @@ class RuleSerializer(serializers.Serializer[Any]):
     def get_conditions(self, entry: Entry) -> dict[str, str]:
         """By `opens`, `clears` and `unless`."""
         site = {row.threshold: row.value for row in self._rows(entry) if row.matcher == "site"}
-        return catalogue.when(entry.rule, site) if entry.rule else {}
+        return catalogue.when(entry, site)
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_sources(self, entry: Entry) -> list[str]:

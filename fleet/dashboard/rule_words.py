@@ -37,6 +37,15 @@ MATCHER: Final = {
     "job": _("job family"),
 }
 CONDITION: Final = {"opens": _("Opens when"), "clears": _("Clears when"), "unless": _("Never while")}
+THRESHOLD: Final = {
+    "children_per_core": _("Helper processes for each core"),
+    "cpu_busy_share": _("Busy CPU cores, of all"),
+    "fp32_over_tensor": _("FP32 activity against that of the tensor cores"),
+    "iowait_per_reader": _("Waiting for disks, for each reader"),
+    "power_limit_ratio_least": _("Power limit, of the default"),
+}
+"""What thresholds are about where it is no feature."""
+UNIT: Final = {"times": _("times"), "cores": _("cores"), "processes": _("processes"), "gpus": _("GPUs")}
 ROLE: Final = {"opens": pgettext_lazy("threshold", "opens"), "clears": pgettext_lazy("threshold", "clears")}
 
 
@@ -49,14 +58,14 @@ def role_of(threshold: str) -> tuple[str, str]:
 def threshold_label(threshold: str) -> str:
     """A threshold in words: `Time lost waiting for data, opens`."""
     feature, role = role_of(threshold)
-    label = words.word(words.FEATURE, feature) if feature in words.FEATURE else feature.replace("_", " ")
+    label = words.word(THRESHOLD, feature) if feature in THRESHOLD else words.evidence(feature)
     return gettext("{label}, {role}").format(label=label, role=ROLE[role]) if role else label
 
 
 def outline(text: str) -> str:
     """A text of a rule with an ellipsis for each value that a finding fills in."""
     without = re.sub(r"(?<!\{)\{[^{}]*\}", "…", text.replace("{{", "\0").replace("}}", "\1"))
-    return without.replace("\0", "{").replace("\1", "}")
+    return without.replace("\0", "{").replace("\1", "}").replace("….", "…")
 
 
 def change_said(what: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
@@ -77,7 +86,7 @@ def change_said(what: str, before: dict[str, Any] | None, after: dict[str, Any] 
 
 
 def written(value: float, unit: str) -> str:
-    """A threshold's value as it is read and as it is typed: `35 % (0.35)`, `2 (cores)`."""
+    """A threshold's value as it is read and as it is typed: `35 % (0.35)`, `2 cores`."""
     shown, typed = reading(value, unit), f"{value:.12g}"
     plain = unit not in ("ratio", "bytes", "bytes_per_second", "watts", "megahertz", "celsius", "seconds", "percent", "")
-    return f"{typed} {unit.replace('_', ' ')}" if plain else shown if shown == typed else f"{shown} ({typed})"
+    return f"{typed} {words.word(UNIT, unit)}" if plain else shown if shown == typed else f"{shown} ({typed})"

@@ -70,8 +70,13 @@ def entry(rule: str) -> Entry | None:
     return next((one for one in entries() if one.id == rule), None)
 
 
-def when(rule: Rule, overrides: Mapping[str, float]) -> dict[str, str]:
-    """Its conditions in SQL, by `opens`, `clears` and `unless`, with the values in force on the whole site."""
+def when(entry: Entry, overrides: Mapping[str, float]) -> dict[str, str]:
+    """Its conditions in SQL, by `opens`, `clears` and `unless`, with the values in force on the whole site; none of events alone."""
+    rule = entry.rule
+    if rule is None:
+        return {}
+    if entry.own is not None:  # as it was written
+        return {"opens": entry.own.opens, "clears": entry.own.clears}
     values = {one.name: f"{overrides.get(one.name, one.default):.12g}" for one in rule.thresholds}
     parts = {"opens": rule.opens, "clears": rule.clears, "unless": rule.unless}
     return {name: spelled(part, values) for name, part in parts.items() if part is not None}

@@ -97,11 +97,10 @@ def test_what_is_no_condition_is_refused_with_a_sentence(sql: str, says: str) ->
 
 
 def test_a_file_is_not_opened_while_it_is_refused(tmp_path: Path) -> None:
-    """Polars would read it while it parses: the text is refused before Polars has it."""
-    target = tmp_path / "x.csv"
-    target.write_text("busy\n1\n")
-    sql = f"busy IN (SELECT busy FROM read_csv('{target}'))"
-    target.chmod(0)
+    """Polars opens it while it parses, so the text must be refused before Polars has it."""
+    sql = f"busy IN (SELECT busy FROM read_csv('{tmp_path}/nothing.csv'))"
+    with pytest.raises(FileNotFoundError):
+        pl.sql_expr(sql)
 
     with pytest.raises(ConditionError, match="no feature SELECT"):
         condition(sql, "gpu")

@@ -180,9 +180,7 @@ def _said(entry: Entry, overrides: list[Override]) -> dict[str, Any]:
         texts = one
         steps = [(step.kind, step.text) for step in one.change]
     return {
-        "conditions": [
-            {"word": rule_words.CONDITION[name], "sql": sql} for name, sql in (catalogue.when(one, site) if one else {}).items()
-        ],
+        "conditions": [{"word": rule_words.CONDITION[name], "sql": sql} for name, sql in (catalogue.when(entry, site)).items()],
         "needs": [
             {
                 "names": [words.evidence(name) for name in need.features],
@@ -195,8 +193,8 @@ def _said(entry: Entry, overrides: list[Override]) -> dict[str, Any]:
                 "name": threshold.name,
                 "label": rule_words.threshold_label(threshold.name),
                 "default": rule_words.written(threshold.default, threshold.unit),
-                "low": rule_words.written(threshold.low, threshold.unit),
-                "high": rule_words.written(threshold.high, threshold.unit),
+                "low": f"{threshold.low:.12g}",
+                "high": f"{threshold.high:.12g}",
                 "site": rule_words.written(site[threshold.name], threshold.unit) if threshold.name in site else "",
             }
             for threshold in (one.thresholds if one else ())
