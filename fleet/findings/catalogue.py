@@ -77,9 +77,14 @@ def when(entry: Entry, overrides: Mapping[str, float]) -> dict[str, str]:
         return {}
     if entry.own is not None:  # as it was written
         return {"opens": entry.own.opens, "clears": entry.own.clears}
-    values = {one.name: f"{overrides.get(one.name, one.default):.12g}" for one in rule.thresholds}
+    values = in_words(rule, overrides)
     parts = {"opens": rule.opens, "clears": rule.clears, "unless": rule.unless}
     return {name: spelled(part, values) for name, part in parts.items() if part is not None}
+
+
+def in_words(rule: Rule, overrides: Mapping[str, float]) -> dict[str, str]:
+    """The values of its thresholds on the whole site, as conditions are spelled with them."""
+    return {one.name: f"{overrides.get(one.name, one.default):.12g}" for one in rule.thresholds}
 
 
 def _open(*, shadow: bool) -> dict[str, int]:

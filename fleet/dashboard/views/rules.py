@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from advisor.finding import SEVERITIES
 from advisor.rule import Rule
+from advisor.spelled import spelled
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import is_plain
 from fleet.dashboard import rule_words, words
@@ -185,6 +186,8 @@ def _said(entry: Entry, overrides: list[Override]) -> dict[str, Any]:
             {
                 "names": [words.evidence(name) for name in need.features],
                 "confidence": words.word(words.CONFIDENCE, need.confidence),
+                "opens": spelled(need.opens, catalogue.in_words(one, site)) if one and need.opens is not None else "",
+                "clears": spelled(need.clears, catalogue.in_words(one, site)) if one and need.clears is not None else "",
             }
             for need in (one.needs if one else ())
         ],

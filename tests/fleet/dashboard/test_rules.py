@@ -104,6 +104,13 @@ def test_every_rule_has_its_page(viewer: Client, rule: str) -> None:
     assert "<form" not in page.split('id="content"')[1]
 
 
+def test_a_rule_shows_the_conditions_of_every_way_to_judge_it(viewer: Client) -> None:
+    """Where the best signal is not measured, another condition holds, and stands there too."""
+    page = text(viewer, "/rules/h2d-unpinned-copy/")
+
+    assert "pcie_rx_bytes_per_s &gt; pcie_tx_bytes_per_s" in page
+
+
 def test_what_does_not_exist_is_not_found(operator: Client) -> None:
     """Neither a page nor a form."""
     for path in ("/rules/none/", "/rules/site-none/edit/", "/rules/memory-nearly-full/edit/"):
