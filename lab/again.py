@@ -37,6 +37,8 @@ def judge_again(results: dict[str, Any], recordings: Path) -> tuple[dict[str, An
         new = outcome(pairs[old["pair"]], before, again(old["after"]))
         first = old.get("promised_then") or old["promised"]
         new["promised_then"] = first if first and first != new["promised"] else None
+        if "machine" in old:
+            new["machine"] = old["machine"]
         found.append(new)
     return {"machine": results["machine"], "pairs": found}, list(lacking)
 

@@ -1,7 +1,7 @@
 """What a pair came to: each program's speed and advice, the gain beside the promise, and what did not go as it should."""
 
 import re
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from lab.pairs import Pair
 
@@ -20,7 +20,7 @@ class Run(TypedDict):
 
 
 class Outcome(TypedDict):
-    """One pair. `advice` is the step that names the change; `promised` the gain's bounds in the finding, `promised_then` those
+    """One pair. `machine`: where it ran, if that was not the one of the other pairs. `advice` is the step that names the change; `promised` the gain's bounds in the finding, `promised_then` those
     that it had when the lab ran, where the rule is another by now (lab/again.py)."""
 
     pair: str
@@ -35,6 +35,7 @@ class Outcome(TypedDict):
     figures: list[float] | None
     verdict: Verdict
     problems: list[str]
+    machine: NotRequired[dict[str, Any]]
 
 
 _LINE: Final = re.compile(r"[^\n]*")

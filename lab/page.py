@@ -32,7 +32,11 @@ _MENDED: Final = (
     "- `dataloader-too-few-workers` spoke of a job with 31 workers. The recordings told of fewer than there were, as the agent looks for new"
     " processes now and then: it sees loader workers at once by now, and the rule is silent where as many run as it would suggest.",
     "- Two programs of workers that augment images kept 16 to 20 of 32 cores busy while the GPU waited, so neither the cores nor their number was what"
-    " it waited for. They do twice as much to each image by now, in smaller batches.",
+    " it waited for. They do twice as much to each image by now, in smaller batches, and ran again.",
+    "- `cpu-preprocessing-bound` was silent where as many loader processes as would be advised are at work and a third of the cores is free; it"
+    " speaks there now.",
+    "- `dataloader-oversubscribed` asked for cores that are full; it takes the time that tasks wait for a core as well, and promises 1.0 to 1.3"
+    " instead of 1.05 to 1.3.",
 )
 
 
@@ -51,6 +55,7 @@ def page(results: dict[str, Any] | None, pairs: Iterable[Pair] = PAIRS) -> str:
     lines += [_row(pair, outcomes[pair.name]) for pair in pairs if pair.name in outcomes]
     speeds = [outcomes[pair.name] for pair in pairs if pair.name in outcomes]
     lines += ["", _sum(speeds)]
+    lines += [f"\n`{one['rule']}` ({one['pair']}) ran on {_machine(one['machine'])}." for one in speeds if one.get("machine")]
     stays = [f"`{pair.rule}` may stand after the change: {pair.stays}." for pair in pairs if pair.stays and pair.name in outcomes]
     lines += ["", *stays] if stays else []
     then = [_then(one) for one in speeds if one.get("promised_then")]

@@ -1,16 +1,20 @@
 """Preparing samples takes all the CPU there is: move it off the CPU or ahead of time.
 
-The counterpart of dataloader-too-few-workers: the GPU waits for data and the input side cannot grow by half any more.
+The counterpart of dataloader-too-few-workers: the GPU waits for data and the input side cannot grow by half any more, or as many loader
+processes as would be advised are at work already (12 of them at 0.85 of a core each left 5 of 16 cores free: lab, an H200 machine).
 """
 
 import polars as pl
 
+from advisor.bottleneck import WORKER_FULL
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
 
 _INPUT_CORES = pl.max_horizontal(c.children_cores, c.main_cores)
+
+_enough_workers = ((c.workers_per_rank >= c.suggested_workers) & (c.worker_cores >= WORKER_FULL)).fill_null(False)
 
 RULE = Rule(
     id="cpu-preprocessing-bound",
@@ -26,7 +30,7 @@ RULE = Rule(
         Threshold("share_data_clears", 0.22, "ratio", 0.0, 1.0),
     ),
     opens=(c.share_data >= param("share_data_opens"))
-    & ((c.free_cores < 2) | (c.free_cores < 0.5 * _INPUT_CORES))
+    & ((c.free_cores < 2) | (c.free_cores < 0.5 * _INPUT_CORES) | _enough_workers)
     & (c.iowait_cores.fill_null(0) < 0.25 * _INPUT_CORES),
     clears=c.share_data < param("share_data_clears"),
     yields_to=(
