@@ -91,7 +91,7 @@ def with_more(frames: Frames, more: More) -> Frames:
                 "job",
             )
         service = None if service is None else _join(service, facts_of_nodes, "node")
-    gpu, job = _join(gpu, slow.get("gpu"), "gpu"), _join(job, slow.get("job"), "job")
+    gpu, job = _join(gpu, slow.get("gpu"), "gpu"), _profiled(_join(job, slow.get("job"), "job"))
     if service is not None:
         service = _join(service, slow.get("service"), "service")
     job = _of_memory(job)
@@ -111,6 +111,14 @@ def with_more(frames: Frames, more: More) -> Frames:
         service=service.with_columns(constants) if service is not None else frames.service,
         fleet=fleet.with_columns(constants),
     )
+
+
+def _profiled(job: pl.DataFrame) -> pl.DataFrame:
+    """`comm_share` from a profile of the job where its steps report none: the same thing, measured for some steps."""
+    if "profile_exposed_comm_share" not in job.columns:
+        return job
+    told = [pl.col(name) for name in ("comm_share", "profile_exposed_comm_share") if name in job.columns]
+    return job.with_columns(comm_share=pl.coalesce(told))
 
 
 def _of_memory(job: pl.DataFrame) -> pl.DataFrame:

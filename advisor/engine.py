@@ -14,7 +14,7 @@ import polars as pl
 from advisor.features import Frames
 from advisor.finding import Change, Confidence, Evidence, Finding, Gain
 from advisor.kinds import kind
-from advisor.rule import KEYS, PARAM, Rule, Show
+from advisor.rule import KEYS, PARAM, Comparison, Rule, Show
 from advisor.text import Text, UnsafeValueError, Value, fields, quoted
 
 Thresholds: TypeAlias = Mapping[str, Mapping[str, float | pl.Expr]]
@@ -119,6 +119,8 @@ def _judge(rule: Rule, frame: pl.DataFrame, open_targets: list[str], every_gap: 
         return [], gaps
     rows = frame.filter(on).with_columns(verdict.filter(on).get_column("_level"))
     extra = {"_severity": rule.severity, "_recovers": rule.recovers, "_case": _case(rule)}
+    if rule.confirmed is not None:
+        extra["_confirmed"] = rule.confirmed.fill_null(False)
     extra |= {f"_step{k}": step.when.fill_null(False) for k, step in enumerate(rule.change) if step.when is not None}
     if rule.gain is not None:
         extra |= {"_low": rule.gain.low, "_high": rule.gain.high}
@@ -242,7 +244,7 @@ def _finding(hit: _Fired) -> Finding:
     if rule.gain is not None and row["_low"] is not None and row["_high"] is not None:
         gain = Gain(round(row["_low"], 2), round(max(row["_low"], row["_high"]), 2), text(rule.gain.basis))
     evidence = tuple(
-        Evidence(show.feature, _number(row.get(show.feature)), show.unit, _passed(show, row), show.comparison)
+        Evidence(show.feature, _number(row.get(show.feature)), show.unit, *_passed(show, row))
         for show in rule.evidence
         if _number(row.get(show.feature)) is not None
     )
@@ -252,7 +254,7 @@ def _finding(hit: _Fired) -> Finding:
         scope=rule.scope,
         target=target,
         bottleneck=rule.bottleneck,
-        confidence=_lower(rule.needs[row["_level"]].confidence, row.get("confidence")),
+        confidence="high" if row.get("_confirmed") else _lower(rule.needs[row["_level"]].confidence, row.get("confidence")),
         title=text(rule.title),
         summary=text(_said(rule, row["_case"], params)),
         evidence=evidence,
@@ -266,9 +268,17 @@ def _finding(hit: _Fired) -> Finding:
     )
 
 
-def _passed(show: Show, row: Mapping[str, Any]) -> float | None:
-    """The threshold to show: the value in force on `row` of the one that `show` names, or its number."""
-    return _number(row.get(PARAM + show.threshold)) if isinstance(show.threshold, str) else show.threshold
+def _passed(show: Show, row: Mapping[str, Any]) -> tuple[float | None, Comparison | None]:
+    """The threshold to show and its comparison: the value in force on `row` of the one that `show` names, or its number.
+
+    Where a profile speaks too, only what is passed: telemetry or the profile alone may have opened the finding.
+    """
+    limit = _number(row.get(PARAM + show.threshold)) if isinstance(show.threshold, str) else show.threshold
+    value = _number(row.get(show.feature))
+    if limit is None or value is None or not (row.get("_confirmed") or show.feature.startswith("profile_")):
+        return limit, show.comparison
+    holds = {">=": value >= limit, "<=": value <= limit, ">": value > limit, "<": value < limit, "=": value == limit}
+    return (limit, show.comparison) if show.comparison and holds[show.comparison] else (None, None)
 
 
 def _said(rule: Rule, case: int | None, params: Mapping[str, Value]) -> str:

@@ -1,7 +1,11 @@
 """`judge(recording)`: the advice on one recording, as `fettle advise` and `fettle run` print it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
+
+import polars as pl
 
 from advisor.beside import of_window, with_more
 from advisor.diagnosis import Diagnosis, diagnose
@@ -9,6 +13,7 @@ from advisor.engine import Evaluation, evaluate
 from advisor.features import features
 from advisor.finding import as_json
 from advisor.frames import from_recording
+from advisor.kinds import kind
 from advisor.rule import load
 from wire.recording import Recording
 
@@ -21,13 +26,14 @@ MIN_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is said of a recording. `note` explains in words where there is no bottleneck to name."""
+    """What is said of a recording. `note` explains in words where there is no bottleneck to name; `profile`: what a profile added."""
 
     recording: str
     diagnosis: Diagnosis
     evaluation: Evaluation
     window_s: float
     note: str | None
+    profile: Mapping[str, float | str | None] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """The object that `fettle advise --json` prints."""
@@ -38,6 +44,7 @@ class Judgement:
             "shares": self.diagnosis.shares,
             "window_s": self.window_s,
             "note": self.note,
+            "profile": dict(self.profile) or None,
             "findings": [as_json(finding) for finding in self.evaluation.findings],
             "not_evaluated": [
                 {"rule": gap.rule, "target": gap.target, "missing": list(gap.missing)} for gap in self.evaluation.not_evaluated
@@ -45,8 +52,17 @@ class Judgement:
         }
 
 
-def judge(recording: Recording, patience_s: float = 2.0) -> Judgement:
-    """The diagnosis and findings of the steady part of `recording`; RecordingError when a sample cannot be one."""
+def judge(
+    recording: Recording, patience_s: float = 2.0, profile: Mapping[str, float | str | None] = MappingProxyType({})
+) -> Judgement:
+    """The diagnosis and findings of the steady part of `recording`; RecordingError when a sample cannot be one.
+
+    `profile`: the features of a profile of the same program (profiles/joined.py).
+    """
+    return replace(_judged(recording, patience_s, profile), profile=profile)
+
+
+def _judged(recording: Recording, patience_s: float, profile: Mapping[str, float | str | None]) -> Judgement:
     window = from_recording(recording)
     frames = features(
         window,
@@ -56,7 +72,11 @@ def judge(recording: Recording, patience_s: float = 2.0) -> Judgement:
         min_coverage=MIN_COVERAGE,
         min_s=MIN_S,
     )
-    frames = with_more(frames, of_window(window, frames))
+    more = of_window(window, frames)
+    if profile:
+        schema = {"job": pl.String(), **{name: kind(name) for name in profile}}
+        more = replace(more, slow={"job": pl.DataFrame([{"job": recording.name, **profile}], schema=schema)})
+    frames = with_more(frames, more)
     evaluation = evaluate(load(), frames)
     jobs = [diagnosis for diagnosis in diagnose(frames) if diagnosis.scope == "job"]
     if not jobs:

@@ -112,6 +112,7 @@ class Rule:
     opens: pl.Expr
     clears: pl.Expr
     unless: pl.Expr | None = None
+    confirmed: pl.Expr | None = None  # where it holds, a profile of the job says the same: the confidence is high
     stops_work: bool = False  # while it is critical nothing is said of the speed of its GPUs: they do not work at all
     yields_to: tuple[str, ...] = ()  # ids that take precedence on the same GPUs
     title: str
@@ -128,7 +129,15 @@ class Rule:
 
     def reads(self) -> frozenset[str]:
         """Every column that its conditions read: features, and thresholds as `param:name`."""
-        parts = [self.opens, self.clears, self.unless, self.severity, self.recovers, *(case.when for case in self.cases)]
+        parts = [
+            self.opens,
+            self.clears,
+            self.unless,
+            self.confirmed,
+            self.severity,
+            self.recovers,
+            *(case.when for case in self.cases),
+        ]
         parts += [step.when for step in self.change]
         parts += [self.gain.low, self.gain.high] if self.gain else []
         for need in self.needs:

@@ -6,6 +6,7 @@ import polars as pl
 
 from advisor.annotations import of_scope
 from advisor.finding import Scope
+from advisor.profiles.joined import FEATURES as PROFILED
 
 Part: TypeAlias = Literal["now", "day"]
 Types: TypeAlias = dict[str, type[pl.DataType]]
@@ -122,8 +123,10 @@ ADDED: Final[dict[Scope, Types]] = {
         "bench_name": pl.String,
         "bench_age_s": pl.Float64,
     },
+    "job": {name: pl.String if kind is str else pl.Float64 for name, kind in PROFILED.items()},
 }
-"""What fleet/findings adds from rows of the database at each look: to whom a GPU is given, and how its bench runs compare."""
+"""What fleet/findings adds from rows of the database at each look: to whom a GPU is given, how its bench runs compare, and what a
+profile tells of a job."""
 
 CONSTANTS: Final[Types] = {
     "gpu_hour_price": pl.Float64,

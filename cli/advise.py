@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from advisor.finding import Evidence, Finding
     from advisor.recorded import Judgement
 
@@ -25,6 +27,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=2.0,
         help="warm-up after the first sustained GPU activity that is not judged (default 2)",
     )
+    parser.add_argument(
+        "--profile",
+        metavar="TRACE",
+        type=Path,
+        help="a trace of the same program by torch.profiler or Nsight Systems: its evidence joins that of the recording",
+    )
 
 
 def _seconds(text: str) -> float:
@@ -38,17 +46,19 @@ def _seconds(text: str) -> float:
 
 
 def call(options: argparse.Namespace) -> int:
-    """Print the judgement; 2 when the file is no recording."""
+    """Print the judgement; 2 when the file is no recording, or the trace none."""
     import json
     import os
 
+    from advisor.profiles.stream import ProfileError
     from advisor.recorded import judge
     from wire import recording
     from wire.terminal import printable
 
     try:
-        judgement = judge(recording.read(options.file), options.patience)
-    except recording.RecordingError as error:
+        profile = {} if options.profile is None else _profiled(options.profile)
+        judgement = judge(recording.read(options.file), options.patience, profile)
+    except (recording.RecordingError, ProfileError) as error:
         print(f"fettle advise: {printable(str(error))}", file=sys.stderr)
         return 2
     told = [json.dumps(judgement.as_json(), ensure_ascii=False, allow_nan=False)] if options.json else lines(judgement)
@@ -58,6 +68,18 @@ def call(options: argparse.Namespace) -> int:
     except BrokenPipeError:  # the reader has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _profiled(file: Path) -> "dict[str, float | str | None]":
+    """The features of a trace; ProfileError where it is none, or has no time on a GPU."""
+    from advisor.profiles.joined import features, summed
+    from advisor.profiles.profile import read
+    from advisor.profiles.stream import ProfileError
+
+    report = summed(read(file), "", 0.0)
+    if report is None:
+        raise ProfileError(f"{file} has no time on a GPU: it adds nothing to a recording.")
+    return features(report)
 
 
 def lines(judgement: "Judgement") -> list[str]:
@@ -72,6 +94,8 @@ def lines(judgement: "Judgement") -> list[str]:
     for name, share in sorted(diagnosis.shares.items(), key=lambda item: -item[1]):
         if share >= 0.005:
             out.append(f"  {_plain(name):<17}{share:>5.0%}  {'#' * round(share * _BAR)}")
+    if judgement.profile:
+        out += ["", *_profile(judgement.profile)]
     if judgement.note:
         out += ["", judgement.note]
     findings = judgement.evaluation.findings
@@ -83,6 +107,19 @@ def lines(judgement: "Judgement") -> list[str]:
     if skipped:
         out += ["", f"Not evaluated for lack of readings: {', '.join(skipped)}."]
     return out
+
+
+def _profile(features: "Mapping[str, float | str | None]") -> list[str]:
+    """What the profile tells, of its own span."""
+    from advisor.names import FEATURES
+
+    told = [
+        f"  {FEATURES[name].removeprefix('In a profile: ')}: {_reading(value, 'ratio')}"
+        for name, value in features.items()
+        if isinstance(value, float) and name.endswith("_share")
+    ]
+    kernel = features.get("profile_top_kernel")
+    return ["In the profile:", *told, *([f"  the heaviest kernel is {kernel}"] if kernel else [])]
 
 
 def _finding(number: int, finding: "Finding") -> list[str]:
@@ -141,6 +178,8 @@ def _reading(value: float, unit: str) -> str:
     if unit == "bytes":
         size, symbol = next((size for size in _SIZES if abs(value) >= size[0]), (1, " B"))
         return f"{_short(value / size)}{symbol}"
+    if unit == "seconds" and 0 < abs(value) < 1e-3:
+        return f"{_short(value * 1e6)} µs"
     if unit == "seconds":
         size, symbol = next(((size, symbol) for least, size, symbol in _TIMES if value >= least), (1.0, " s"))
         return f"{_short(value / size)}{symbol}"

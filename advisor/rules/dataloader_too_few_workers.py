@@ -4,6 +4,8 @@ Share of time waiting for data: 0.88 with the loader in the main process, 0.63 w
 loaders 0.1 and less. Cores are free when the input side could grow by half, and by two cores at least. `children` is no
 worker count (torch.compile leaves 33 idle helpers): only children at work tell. A job that has as many loader workers as would
 be suggested waits for something else: batches in order behind a slow one, the one thread that receives them.
+
+A profile in which the program waits inside its DataLoader confirms it; of free cores it says nothing, so alone it opens nothing.
 """
 
 import polars as pl
@@ -25,12 +27,14 @@ RULE = Rule(
         Threshold("share_data_opens", 0.35, "ratio", 0.0, 1.0),
         Threshold("share_data_clears", 0.22, "ratio", 0.0, 1.0),
         Threshold("free_cores_opens", 2.0, "cores", 0.5, 256.0),
+        Threshold("profile_data_wait_share_confirms", 0.05, "ratio", 0.0, 1.0),
     ),
     opens=(c.share_data >= param("share_data_opens"))
     & (c.free_cores >= param("free_cores_opens"))
     & (c.free_cores >= 0.5 * _INPUT_CORES),
     clears=c.share_data < param("share_data_clears"),
     unless=c.workers_per_rank >= c.suggested_workers,
+    confirmed=c.profile_data_wait_share >= param("profile_data_wait_share_confirms"),
     yields_to=(
         "storage-throughput-bound",
         "dataloader-oversubscribed",
@@ -62,6 +66,7 @@ RULE = Rule(
         Show("main_cores", "cores"),
         Show("busy", "ratio"),
         Show("pcie_rx_bytes_per_s", "bytes_per_second"),
+        Show("profile_data_wait_share", "ratio", ">=", "profile_data_wait_share_confirms"),
     ),
     change=(
         Step(

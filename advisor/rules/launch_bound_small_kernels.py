@@ -5,6 +5,9 @@ Idle time counts only where the process's busiest thread worked in it and nothin
 either way: 23 on the launch-bound program, 100 on the same program as a CUDA graph.
 
 Gain: docs/lab.md (a graph and fused AdamW, 6.81 times; the range ended at 4.2 before) and the recordings (4.18).
+
+A profile that shows the GPU idle while the host launched small kernels confirms it. Alone it opens nothing: a profiler slows
+launches itself.
 """
 
 import polars as pl
@@ -15,6 +18,8 @@ from advisor.text import _
 c = pl.col
 
 _PROCESS = ("main_cores", "children", "children_cores")
+_SMALL_S = 100e-6
+"""Longer kernels hide the launch of the next one."""
 
 RULE = Rule(
     id="launch-bound-small-kernels",
@@ -29,9 +34,11 @@ RULE = Rule(
     thresholds=(
         Threshold("share_launch_opens", 0.35, "ratio", 0.0, 1.0),
         Threshold("share_launch_clears", 0.22, "ratio", 0.0, 1.0),
+        Threshold("profile_launch_gap_share_confirms", 0.10, "ratio", 0.0, 1.0),
     ),
     opens=(c.share_launch >= param("share_launch_opens")) & (c.bottleneck == "launch"),
     clears=c.share_launch < param("share_launch_clears"),
+    confirmed=(c.profile_launch_gap_share >= param("profile_launch_gap_share_confirms")) & (c.profile_kernel_p50_s < _SMALL_S),
     yields_to=("gpu-co-tenant-contention",),
     title=_("The GPU waits for the CPU to launch small kernels"),
     summary=_(
@@ -55,6 +62,9 @@ RULE = Rule(
         Show("tensor_active", "ratio"),
         Show("gpu_util_pct", "percent"),
         Show("power_share", "ratio"),
+        Show("profile_launch_gap_share", "ratio", ">=", "profile_launch_gap_share_confirms"),
+        Show("profile_kernel_p50_s", "seconds", "<", _SMALL_S),
+        Show("profile_sync_wait_share", "ratio"),
     ),
     change=(
         Step("diff", '+ model = torch.compile(model, mode="reduce-overhead")  # CUDA graphs; needs static shapes'),

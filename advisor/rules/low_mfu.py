@@ -2,11 +2,13 @@
 
 Model FLOP utilisation (PL-3): the operations that the model needs over the dense peak of its cards. A dense transformer of a billion
 parameters and more reaches 0.35 to 0.50 on Ampere and Hopper; the fleet's own median of its class is the other measure.
+
+A profile of the job says where the rest of the time goes: then its parts are told instead of the advice to take one.
 """
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -16,6 +18,8 @@ _LEAST = (
     .when(c.sm >= 100).then(param("mfu_blackwell_opens"))
     .otherwise(param("mfu_dense_opens"))
 )  # fmt: skip
+
+_PROFILED = c.profile_idle_share.is_not_null() & c.profile_exposed_comm_share.is_not_null()
 
 RULE = Rule(
     id="low-mfu",
@@ -28,9 +32,14 @@ RULE = Rule(
         Threshold("mfu_blackwell_opens", 0.25, "ratio", 0.01, 1.0),
         Threshold("mfu_moe_opens", 0.20, "ratio", 0.01, 1.0),
         Threshold("mfu_margin", 0.03, "ratio", 0.0, 0.5),
+        Threshold("profile_lost_share_confirms", 0.15, "ratio", 0.0, 1.0),
     ),
     opens=(c.params >= 1e9) & (c.mfu < _LEAST),
     clears=c.mfu >= _LEAST + param("mfu_margin"),
+    confirmed=(
+        c.profile_idle_share + c.profile_exposed_comm_share + c.profile_tensor_missed_share.fill_null(0.0)
+        >= param("profile_lost_share_confirms")
+    ),
     unless=(c.told_seq < 512) | c.told_kind.is_in(["eval", "serve", "interactive"]) | (c.told_trainable < 0.5 * c.params),
     yields_to=(
         "hw-slowdown-active",
@@ -69,6 +78,16 @@ RULE = Rule(
         "The model's own operations are {mfu:.0%} of the dense {dtype} peak of its {gpus} GPUs; tensor cores are active"
         " {tensor_active:.0%} of the time, memory {dram_active:.0%}."
     ),
+    cases=(
+        Says(
+            _PROFILED & c.profile_top_kernel.is_not_null(),
+            _(
+                "The model's own operations are {mfu:.0%} of the dense {dtype} peak of its {gpus} GPUs. In a profile of the job they were idle"
+                " {profile_idle_share:.0%} of the time and only communicated {profile_exposed_comm_share:.0%}; {profile_top_kernel_share:.0%}"
+                " of the kernels' time went to {profile_top_kernel}."
+            ),
+        ),
+    ),
     evidence=(
         Show("mfu", "ratio", "<", "mfu_dense_opens"),
         Show("tokens_per_s", "per_second"),
@@ -77,6 +96,12 @@ RULE = Rule(
         Show("share_data", "ratio"),
         Show("share_communication", "ratio"),
         Show("share_launch", "ratio"),
+        Show("profile_idle_share", "ratio"),
+        Show("profile_launch_gap_share", "ratio"),
+        Show("profile_data_wait_share", "ratio"),
+        Show("profile_exposed_comm_share", "ratio"),
+        Show("profile_tensor_missed_share", "ratio"),
+        Show("profile_top_kernel_share", "ratio"),
     ),
     change=(
         Step(
@@ -84,8 +109,9 @@ RULE = Rule(
             "+ with torch.profiler.profile(schedule=torch.profiler.schedule(wait=5, warmup=2, active=3, repeat=1),\n"
             '+                             on_trace_ready=lambda p: p.export_chrome_trace("trace.json")) as profiler:\n'
             "      for batch in loader:\n          step(batch)\n+         profiler.step()",
+            when=~_PROFILED,
         ),
-        Step("command", "fettle profile trace.json  # says which part of a step is not math"),
+        Step("command", "fettle profile trace.json  # says which part of a step is not math", when=~_PROFILED),
         Step("diff", "- model = Model()\n+ model = torch.compile(Model())", when=c.told_class.ne_missing("moe")),
     ),
     gain=Expect(

@@ -1,6 +1,8 @@
 """More GPUs buy too little: samples a second fall short of what the same job does on fewer.
 
 The reference is the job's own smallest run (PL-4). What starves or delays one rank explains a gap better, and is said instead.
+
+A profile with communication that nothing hides says what the efficiency is lost to.
 """
 
 import polars as pl
@@ -27,9 +29,11 @@ RULE = Rule(
         Threshold("efficiency_over_pcie_opens", 0.75, "ratio", 0.1, 1.0),
         Threshold("efficiency_across_nodes_opens", 0.70, "ratio", 0.1, 1.0),
         Threshold("efficiency_margin", 0.05, "ratio", 0.0, 0.5),
+        Threshold("profile_exposed_comm_share_confirms", 0.10, "ratio", 0.0, 1.0),
     ),
     opens=(c.gpus > c.scaling_reference_gpus) & (c.scaling_efficiency < _LEAST),
     clears=c.scaling_efficiency >= _LEAST + param("efficiency_margin"),
+    confirmed=c.profile_exposed_comm_share >= param("profile_exposed_comm_share_confirms"),
     yields_to=(
         "dataloader-too-few-workers",
         "dataloader-oversubscribed",
@@ -56,6 +60,7 @@ RULE = Rule(
         Show("samples_per_s", "per_second"),
         Show("comm_share", "ratio"),
         Show("nvlink_share", "ratio"),
+        Show("profile_exposed_comm_share", "ratio", ">=", "profile_exposed_comm_share_confirms"),
     ),
     change=(
         Step(

@@ -4,6 +4,8 @@ Tensor cores take 16 bytes a row: 8 values of 16 bits, 16 of FP8. A GPT-2 vocabu
 full (0.8) while tensor activity stays below 0.15 and memory below 0.5, so neither launches nor bandwidth explain it. loader_ok has
 tensor 0.128 at a healthy pace (convolutions pad by themselves): without a dimension that is told and odd, nothing fires. Vision models are
 left out for that reason.
+
+A profile with 16-bit matrix kernels off the tensor cores, beside such a dimension, says the same without the card's counters.
 """
 
 import polars as pl
@@ -20,10 +22,20 @@ def _odd(size: pl.Expr) -> pl.Expr:
     return (size % _MULTIPLE != 0).fill_null(False)
 
 
+_missed = c.profile_half_missed_share
+_PROFILED = (_missed >= param("profile_half_missed_share_opens")).fill_null(False)
+
 _VOCABULARY = _odd(c.told_vocab)
 _HIDDEN = _odd(c.told_hidden)
 _HEAD = _odd(c.told_hidden / c.told_heads)
 _TOKENS = _odd(c.micro_batch * c.told_seq)
+
+_PROFILE_CLEARS = (_missed < param("profile_half_missed_share_clears")) | ~(_VOCABULARY | _HIDDEN | _HEAD | _TOKENS)
+_COUNTED = (
+    (c.sm_active_when_busy >= param("sm_active_when_busy_opens"))
+    & (c.tensor_active_when_busy < param("tensor_active_when_busy_opens"))
+    & (c.dram_active_when_busy < param("dram_active_when_busy_opens"))
+).fill_null(False)
 
 RULE = Rule(
     id="tensor-shape-misaligned",
@@ -33,6 +45,8 @@ RULE = Rule(
     needs=(
         Need(("sm_active_when_busy", "tensor_active_when_busy", "dram_active_when_busy", "dtype", "told_hidden"), "low"),
         Need(("sm_active_when_busy", "tensor_active_when_busy", "dram_active_when_busy", "dtype", "told_vocab"), "low"),
+        Need(("busy", "profile_half_missed_share", "dtype", "told_hidden"), "medium", clears=_PROFILE_CLEARS),
+        Need(("busy", "profile_half_missed_share", "dtype", "told_vocab"), "medium", clears=_PROFILE_CLEARS),
     ),
     thresholds=(
         Threshold("sm_active_when_busy_opens", 0.8, "ratio", 0.0, 1.0),
@@ -41,16 +55,20 @@ RULE = Rule(
         Threshold("tensor_active_when_busy_clears", 0.2, "ratio", 0.0, 1.0),
         Threshold("dram_active_when_busy_opens", 0.5, "ratio", 0.0, 1.0),
         Threshold("dram_active_when_busy_clears", 0.6, "ratio", 0.0, 1.0),
+        Threshold("profile_half_missed_share_opens", 0.10, "ratio", 0.0, 1.0),
+        Threshold("profile_half_missed_share_clears", 0.05, "ratio", 0.0, 1.0),
     ),
-    opens=c.dtype.is_in(("bf16", "fp16", "fp8"))
-    & (c.sm_active_when_busy >= param("sm_active_when_busy_opens"))
-    & (c.tensor_active_when_busy < param("tensor_active_when_busy_opens"))
-    & (c.dram_active_when_busy < param("dram_active_when_busy_opens"))
-    & (_VOCABULARY | _HIDDEN | _HEAD | _TOKENS),
-    clears=(c.sm_active_when_busy < param("sm_active_when_busy_clears"))
-    | (c.tensor_active_when_busy >= param("tensor_active_when_busy_clears"))
-    | (c.dram_active_when_busy >= param("dram_active_when_busy_clears"))
+    opens=c.dtype.is_in(("bf16", "fp16", "fp8")) & (_COUNTED | _PROFILED) & (_VOCABULARY | _HIDDEN | _HEAD | _TOKENS),
+    clears=(
+        (
+            (c.sm_active_when_busy < param("sm_active_when_busy_clears"))
+            | (c.tensor_active_when_busy >= param("tensor_active_when_busy_clears"))
+            | (c.dram_active_when_busy >= param("dram_active_when_busy_clears"))
+        )
+        & (_missed < param("profile_half_missed_share_clears")).fill_null(True)
+    )
     | ~(_VOCABULARY | _HIDDEN | _HEAD | _TOKENS),
+    confirmed=_PROFILED,
     unless=(c.told_class == "vision") | (c.tenants >= 2) | (c.share_launch >= 0.3),
     yields_to=("fp32-without-tensor-cores", "launch-bound-small-kernels", "batch-underfills-gpu", "gpu-co-tenant-contention"),
     title=_("Odd dimensions keep matrix products off the fast tensor-core path"),
@@ -59,6 +77,13 @@ RULE = Rule(
         " {tensor_active_when_busy:.1%} of the busy time at {sm_active_when_busy:.0%} SM activity."
     ),
     cases=(
+        Says(
+            _PROFILED & ~_COUNTED,
+            _(
+                "A dimension of the model is no multiple of 8 (16 for FP8), and in a profile of this job matrix kernels of 16 bits and fewer"
+                " took {profile_half_missed_share:.0%} of all kernel time without tensor cores."
+            ),
+        ),
         Says(
             _HIDDEN,
             _(
@@ -90,6 +115,7 @@ RULE = Rule(
         Show("told_vocab", "number"),
         Show("micro_batch", "number"),
         Show("told_seq", "number"),
+        Show("profile_half_missed_share", "ratio", ">=", "profile_half_missed_share_opens"),
     ),
     change=(
         Step("flag", "--make-vocab-size-divisible-by 128  # Megatron-LM", when=_VOCABULARY & (c.launcher == "megatron")),

@@ -16,6 +16,7 @@ from advisor.names import FEATURES
 from advisor.rule import load
 from cli.__main__ import main
 from cli.advise import _evidence
+from tests.advisor.profiles.traces import ADD, called, kernel, operator, write
 
 RECORDINGS = Path(__file__).resolve().parent.parent.parent / "recordings"
 LINES = gzip.decompress((RECORDINGS / "bf16_train.jsonl.gz").read_bytes()).decode().splitlines()
@@ -300,3 +301,44 @@ def test_it_runs_as_a_program() -> None:
     )
 
     assert "polars" not in done.stderr
+
+
+def test_a_profile_of_the_same_program_makes_its_finding_certain(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Without the launch gaps of the profile the confidence is that of the telemetry; with them it is high, and they are shown."""
+    events = []
+    for index in range(50):
+        at = index * 20
+        events += [operator("aten::add", at, at + 16), called("cudaLaunchKernel", at + 1, at + 16, index + 1)]
+        events.append(kernel(ADD, at + 16, at + 20, index + 1))
+    trace = write(tmp_path / "trace.json", events)
+    lines = [json.loads(line) for line in gzip.decompress((RECORDINGS / "launch_bound.jsonl.gz").read_bytes()).splitlines()]
+    for line in lines[1:]:  # as where the driver's counters are closed
+        for gpu in line.get("gpus", ()):
+            for name in [name for name in gpu if name.endswith("_active") and name != "gr_engine_active"]:
+                del gpu[name]
+    path = tmp_path / "blind.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+
+    def launches(*words: object) -> dict[str, Any]:
+        found = json.loads(advise(capsys, path, "--json", *words)[1])["findings"]
+        return next(one for one in found if one["rule"] == "launch-bound-small-kernels")
+
+    before, after = launches(), launches("--profile", trace)
+    shown = {line["name"]: line["value"] for line in after["evidence"]}
+
+    assert (before["confidence"], after["confidence"]) == ("medium", "high")
+    assert not any(line["name"].startswith("profile_") for line in before["evidence"])
+    assert shown["profile_launch_gap_share"] == pytest.approx(0.797, abs=0.001)
+    assert shown["profile_kernel_p50_s"] == pytest.approx(4e-6)
+    text = advise(capsys, path, "--profile", trace)[1]
+    assert "In the profile:\n  GPU idle: 80 %\n" in text
+    assert "In a profile: median kernel: 4 µs (below 100 µs)" in text
+
+
+def test_what_is_no_profile_is_refused_before_anything_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Exit code 2: no trace, or one that has no GPU in it."""
+    recording = RECORDINGS / "bf16_train.jsonl.gz"
+    for trace, says in ((tmp_path / "none.json", "No such file"), (write(tmp_path / "cpu.json", []), "no time on a GPU")):
+        code, out, err = advise(capsys, recording, "--profile", trace)
+        assert (code, out) == (2, "")
+        assert says in err
