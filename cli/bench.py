@@ -152,7 +152,8 @@ def _write(file: Path, report: "BenchReport") -> int:
 
 
 def _send(report: "BenchReport", settings: "AgentConfig") -> int:
-    from agents.bench.send import SendError, send
+    from agents.bench.send import send
+    from agents.report_post import SendError
     from wire.terminal import printable
 
     try:

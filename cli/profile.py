@@ -1,6 +1,7 @@
 """`fettle profile FILE`: what a profiler's trace tells of the time between kernels."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,30 +26,92 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a JSON trace of torch.profiler, plain or gzipped, or what `nsys export --type sqlite` writes",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    parser.add_argument(
+        "--send", action="store_true", help="tell the server the summary (never the trace), for the job's findings"
+    )
+    parser.add_argument(
+        "--job", metavar="JOB", help="with --send: the job that was profiled, as its findings name it: NODE/USER/PROGRAM"
+    )
+    parser.add_argument(
+        "--pid", metavar="PID", type=int, help="with --send: instead, the process that was profiled, while it runs"
+    )
+    parser.add_argument("--node", metavar="NAME", help="with --pid: the node it runs on (the host's name)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the agent's settings: /etc/fettle/agent.toml")
+    parser.add_argument("--server", metavar="URL", help="the server's agent socket: wss://fettle.example/ws/agent/")
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="file with the node's token, or with an API token that may write"
+    )
 
 
 def call(options: argparse.Namespace) -> int:
-    """Print the profile's summary; 2 when the file is none."""
+    """Print the profile's summary, and send it where that is asked; 1 when it was not sent, 2 when the file is none or a flag lacks."""
     import json
-    import os
 
+    from advisor.profiles.joined import features, summed
     from advisor.profiles.profile import read
     from advisor.profiles.stream import ProfileError
     from wire.terminal import printable
 
+    if wrong := _wrong(options):
+        print(f"fettle profile: {wrong}", file=sys.stderr)
+        return 2
     try:
         profile = read(options.file)
     except ProfileError as error:
         print(f"fettle profile: {printable(str(error))}", file=sys.stderr)
         return 2
     if options.json:
-        told = [json.dumps(profile.as_json(), ensure_ascii=False, allow_nan=False)]
+        report = summed(profile, "", 0.0)
+        told = [
+            json.dumps(
+                profile.as_json() | {"features": features(report) if report else None}, ensure_ascii=False, allow_nan=False
+            )
+        ]
     else:
         told = list(lines(profile, options.file.name))
     try:
         print("\n".join(map(printable, told)), flush=True)
     except BrokenPipeError:  # the reader has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _send(profile, options) if options.send else 0
+
+
+def _wrong(options: argparse.Namespace) -> str:
+    """What does not fit among the flags, as a sentence; empty: nothing."""
+    if not options.send:
+        given = [name for name in ("job", "pid", "node", "config", "server", "token_file") if getattr(options, name) is not None]
+        return f"--{given[0].replace('_', '-')} says where to send the summary: give --send too." if given else ""
+    if (options.job is None) == (options.pid is None):
+        return "--send needs --job JOB, or --pid PID and --node NAME: whose findings are to show the profile?"
+    if options.job is not None and not all(options.job.partition("/")[::2]):
+        return "--job names a job as its findings do: NODE/USER/PROGRAM."
+    if options.pid is not None and not 1 <= options.pid < 1 << 31:
+        return f"--pid {options.pid} is no process."
+    return ""
+
+
+def _send(profile: "Profile", options: argparse.Namespace) -> int:
+    from advisor.profiles.joined import summed
+    from agents import config, report_post
+    from wire.profile import API, ProfileError, decode, encode
+    from wire.terminal import printable
+
+    node = options.node or (options.job.partition("/")[0] if options.job else None)
+    file = options.config or (Path(os.environ["FETTLE_AGENT_CONFIG"]) if os.environ.get("FETTLE_AGENT_CONFIG") else None)
+    try:
+        settings = config.load(file, {"server": options.server, "token_file": options.token_file, "node": node})
+        report = summed(profile, settings.node, options.file.stat().st_mtime, options.job or "", options.pid)
+        if report is None:
+            raise ProfileError("it has no time on a GPU, so it says nothing of a job")
+        body = encode(report)
+        decode(body)
+        print(f"Sent to the server: {report_post.send(body, settings.node, API, settings)}.", file=sys.stderr)
+    except config.ConfigError as error:
+        print(printable(f"fettle profile: {error}"), file=sys.stderr)
+        return 2
+    except (report_post.SendError, ProfileError, OSError) as error:
+        print(printable(f"fettle profile: not sent: {error}"), file=sys.stderr)
+        return 1
     return 0
 
 

@@ -43,6 +43,7 @@ INSTALLED_APPS = [
     "fleet.commands",
     "fleet.benches",
     "fleet.annotations",
+    "fleet.profiles",
     "fleet.store",
     "fleet.tuning",
     "fleet.ingest",
@@ -340,7 +341,7 @@ FETTLE_RETAIN_FINDINGS_D = env.integer(
     365,
     1,
     36_500,
-    about="Days to keep resolved findings, with their history and messages, and bench runs.",
+    about="Days to keep resolved findings, with their history and messages, bench runs and profiles.",
 )
 FETTLE_METRICS_GPUS = env.boolean(
     "FETTLE_METRICS_GPUS",

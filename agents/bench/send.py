@@ -1,62 +1,14 @@
-"""Gives a report to the server that the agent of this node is set to."""
+"""Gives a bench run's report to the server that the agent of this node is set to."""
 
-import http.client
-import json
 from typing import Final
-from urllib.parse import urlsplit
 
-from agents.config import AgentConfig, ConfigError
-from agents.otlp import is_taken, post, reason
-from agents.outbox import plain
-from agents.scrape import Target
-from agents.server_url import shown
+from agents import report_post
+from agents.config import AgentConfig
 from wire.bench import BenchReport, encode
 
 PATH: Final = "api/v1/bench-runs/"
-_SOCKET: Final = "ws/agent/"
-_PATIENCE_S: Final = 30.0
-
-
-class SendError(Exception):
-    """The report did not arrive; the message is a sentence without its first word's capital."""
-
-
-def endpoint(server: str) -> Target:
-    """Where reports go, by the address of the agents' socket."""
-    parts = urlsplit(server)
-    scheme = "https" if parts.scheme == "wss" else "http"
-    path = parts.path or "/"
-    before = path.removesuffix(_SOCKET) if path.endswith("/" + _SOCKET) else "/"
-    return Target(scheme, parts.hostname or "", parts.port or (443 if scheme == "https" else 80), before + PATH)
 
 
 def send(report: BenchReport, config: AgentConfig) -> str:
     """What the server says of it, as the end of a sentence; SendError where it did not take it."""
-    if config.server is None:
-        raise SendError("no server is set: give --server, or --config with the agent's settings.")
-    try:
-        token = config.token(report.node)
-    except ConfigError as error:
-        raise SendError(str(error)) from None
-    where = endpoint(config.server)._replace(secret=f"Bearer {token}")
-    try:
-        status, answer = post(where, encode(report), deadline_s=_PATIENCE_S)
-    except TimeoutError:
-        raise SendError(f"{shown(config.server)} did not answer within {_PATIENCE_S:.0f} s.") from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise SendError(f"{shown(config.server)} cannot be reached: {reason(error)}.") from None
-    if is_taken(status):
-        return "it had it already" if status == 200 else "it is kept"
-    raise SendError(f"{where.url} answers with HTTP status {status}{_said(answer)}")
-
-
-def _said(answer: bytes) -> str:
-    """What a problem document says, in one line; nothing of other answers."""
-    try:
-        told = json.loads(answer)
-        text = str(told.get("detail") or "")
-        errors = told.get("errors") or {}
-        more = "; ".join(str(one) for several in errors.values() for one in several)
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        return "."
-    return f": {plain(more or text)}" if more or text else "."
+    return report_post.send(encode(report), report.node, PATH, config)

@@ -84,3 +84,21 @@ class MayTune(BasePermission):
         if isinstance(request.auth, ApiToken) and not request.auth.may_write:
             return False
         return request.user.has_perm(MAY_TUNE)
+
+
+class MaySendProfiles(BasePermission):
+    """Reading is for everyone who is known; an agent sends profiles of its own node's jobs, a person with the right those of any."""
+
+    message = _(
+        "This needs the node's own token, or the right to add profiles (operators have it) with a token that was made with --write."
+    )
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True for reads of people, and for writes by agents and by a person with the right whose token, if any, may write."""
+        if isinstance(request.auth, AgentToken):
+            return request.method == "POST"
+        if request.method in SAFE_METHODS:
+            return bool(request.user and request.user.is_authenticated)
+        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
+            return False
+        return request.user.has_perm("profiles.add_jobprofile")

@@ -10,6 +10,7 @@ from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
 from fleet.api.commands import CommandViewSet
 from fleet.api.own_rules import OwnRuleViewSet
 from fleet.api.planners import PlannersView, PlannerView
+from fleet.api.profiles import ProfileViewSet
 from fleet.api.rules import RuleChangeViewSet, RuleViewSet
 from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, NothingView, SeriesView
 
@@ -24,6 +25,7 @@ router.register("annotations", AnnotationViewSet)
 router.register("rules", RuleViewSet, basename="rule")
 router.register("own-rules", OwnRuleViewSet)
 router.register("rule-changes", RuleChangeViewSet)
+router.register("profiles", ProfileViewSet)
 
 urlpatterns = [
     *router.urls,

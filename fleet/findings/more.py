@@ -1,4 +1,4 @@
-"""What the advisor knows beside the samples of a look: the rarer metrics, what processes are told to be, serving engines."""
+"""What the advisor knows beside the samples of a look: the rarer metrics, what processes are told to be, serving engines, profiles."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -12,6 +12,7 @@ from fleet.benches.peers import bench_features
 from fleet.findings import minutes, told
 from fleet.findings.lifecycle import Place, Target
 from fleet.findings.windows import Look
+from fleet.profiles import newest
 from fleet.slow import frames as slow
 
 _NOW_S: Final = 15.0
@@ -22,12 +23,15 @@ def more(at: datetime, seen: Look, span_s: int, wanted: Collection[str]) -> More
     """What is known at `at` beside `seen`; `wanted`: the features that rules read. StoreError when the store cannot be read."""
     words = told.WORDS.frame(at, wanted)
     process = seen.window.process.filter(pl.col("t") >= at.timestamp() - _NOW_S)
-    holders = process.join(seen.window.facts.select("gpu", "node"), on="gpu")
+    cards = seen.window.facts.select("gpu", "node", "job")
+    holders = process.join(cards.select("gpu", "node"), on="gpu")
     engines, serves = told.engines(at, holders, told.WORDS.serving())
     engines = engines.filter(pl.col("node").is_in(list(seen.fresh_nodes)))
     seldom = slow.frames(at)
     for frame in (bench_features(at), told.allocations(at)):
         seldom["gpu"] = seldom["gpu"].join(frame, on="gpu", how="full", coalesce=True)
+    newest.assign(at, seen.window.process, cards)
+    seldom["job"] = seldom["job"].join(newest.profile_features(at), on="job", how="full", coalesce=True)
     return More(
         partial=minutes.last(at, span_s, serves),
         words=words,

@@ -14,6 +14,7 @@ from fleet.annotations.models import Annotation
 from fleet.benches.models import BenchRun
 from fleet.findings.models import Diagnosis, Finding
 from fleet.inventory.models import Absence, Engine, Event, Process
+from fleet.profiles.models import JobProfile
 from fleet.slow.models import JobRun
 
 CHUNK: Final = 500
@@ -52,6 +53,7 @@ def _past(now: datetime) -> Mapping[str, QuerySet[Any]]:
         ),
         "diagnoses": Diagnosis.objects.filter(window_end__lt=event_end),
         "bench runs": BenchRun.objects.filter(received_at__lt=finding_end),
+        "profiles": JobProfile.objects.filter(received_at__lt=finding_end),
         "findings": Finding.objects.filter(resolved_at__lt=finding_end),
     }
 

@@ -41,7 +41,7 @@ def test_it_prints_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path:
     said = json.loads(out)
 
     assert code == 0
-    assert set(said) == {"source", "devices", "steps", "evidence", "absent"}
+    assert set(said) == {"source", "devices", "steps", "evidence", "absent", "features"}
     assert said["devices"][0]["idle"]["loading_s"] == pytest.approx(60e-6)
     assert said["source"]["rank"] is None
     assert said["absent"]["source.rank"].endswith(".")
@@ -84,6 +84,56 @@ def test_what_is_no_profile_is_refused(
     assert err.startswith("fettle profile: ")
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_the_json_has_the_features_that_rules_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """As `fettle advise --profile` and the server use them; null where no GPU was used."""
+    _code, out, _err = profile(capsys, write(tmp_path / "run.json", SCENE), "--json")
+    assert json.loads(out)["features"]["profile_idle_share"] == pytest.approx(0.56)
+
+    _code, out, _err = profile(capsys, write(tmp_path / "none.json", []), "--json")
+    assert json.loads(out)["features"] is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--send"], "--send needs --job JOB, or --pid PID"),
+        (["--send", "--job", "n1/a/b", "--pid", "7"], "--send needs --job JOB, or --pid PID"),
+        (["--send", "--job", "python"], "NODE/USER/PROGRAM"),
+        (["--send", "--pid", "-3"], "is no process"),
+        (["--job", "n1/a/b"], "--job says where to send the summary: give --send too"),
+        (["--send", "--job", "n1/a/b", "--server", "http://x"], "must begin with ws:// or wss://"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(
+    flags: list[str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Exit code 2 with a sentence."""
+    code, _out, err = profile(capsys, write(tmp_path / "run.json", SCENE), *flags)
+
+    assert code == 2
+    assert says in err
+
+
+def test_what_cannot_be_sent_is_told_after_the_summary(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 1: no server, no token, or a trace without a GPU; the summary is printed all the same."""
+    monkeypatch.delenv("FETTLE_AGENT_TOKEN", raising=False)
+    monkeypatch.delenv("FETTLE_AGENT_CONFIG", raising=False)
+    path = write(tmp_path / "run.json", SCENE)
+    send = ("--send", "--job", "n1/alice/python")
+    for words, says in (
+        ((path, *send), "no server is set"),
+        ((path, *send, "--server", "ws://127.0.0.1:9/ws/agent/"), "no token"),
+        ((write(tmp_path / "none.json", []), *send), "no time on a GPU"),
+    ):
+        code, out, err = profile(capsys, *words)
+        assert code == 1
+        assert out
+        assert "fettle profile: not sent: " in err
+        assert says in err
 
 
 def test_it_loads_neither_polars_nor_django(tmp_path: Path) -> None:

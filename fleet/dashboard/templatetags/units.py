@@ -130,11 +130,14 @@ def duration(value: Readable) -> str:
 
 @register.filter
 def seconds(value: Readable) -> str:
-    """A time that may be short: `153 ms`, `1.24 s`, `12.3 s`; whole seconds and a minute or more as `duration`."""
+    """A time that may be short: `12.5 µs`, `153 ms`, `1.24 s`, `12.3 s`; whole seconds and a minute or more as `duration`."""
     number = _number(value)
     if number is None or number < 0 or number >= 59.5 or number.is_integer():
         return duration(number)
-    shown, unit = (number, gettext("s")) if number >= 0.9995 else (number * 1000, gettext("ms"))
+    if number < 0.0009995:
+        shown, unit = number * 1e6, gettext("µs")
+    else:
+        shown, unit = (number, gettext("s")) if number >= 0.9995 else (number * 1000, gettext("ms"))
     return f"{_digits(shown)}{SPACE}{unit}"
 
 

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from advisor.finding import SEVERITIES
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import REFUSED, is_plain
-from fleet.dashboard import charts, words
+from fleet.dashboard import charts, profiles, words
 from fleet.dashboard.evidence import charted, lines_of, span_of
 from fleet.dashboard.listing import STATES, filtered, groups, line, opened
 from fleet.findings.lifecycle import MOVES, MoveError, advise_transition
@@ -108,6 +108,7 @@ def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
             ],
             "change": [{"line": row, "kind": words.word(words.CHANGE_KIND, row.kind)} for row in shown.text.change],
             "history": history(found),
+            "profile": profiles.block(found),
             "sources": [words.source(source) for source in shown.text.sources],
             "steps": [(slug, STEPS[slug]) for slug in MOVES.get(found.advice, ())] if found.resolved_at is None else [],
             "may_decide": request.user.has_perm("findings.change_finding"),

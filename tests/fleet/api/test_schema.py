@@ -19,9 +19,11 @@ from fleet.annotations.telling import tell
 from fleet.benches.keep import keep
 from fleet.commands.asking import ask
 from fleet.findings.lifecycle import Place, report
+from fleet.profiles.keep import keep as keep_profile
 from fleet.tuning.changes import save_own, set_state
 from fleet.tuning.models import RuleChange
 from tests.fleet.benches.reports import report_of
+from tests.fleet.profiles import reports as profile_reports
 from tests.fleet.rows import found, gpu, node
 from wire.bench import decode
 
@@ -52,9 +54,10 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
     row = report(timezone.now(), found(), Place(home.pk, (card.pk,)))
     schema = json.loads(alice.get("/api/v1/schema/?format=json").content)
     alice_herself = User.objects.get(username="alice")
-    wanted = ("add_command", "add_benchrun", "change_annotation", "add_rulechange")
+    wanted = ("add_command", "add_benchrun", "change_annotation", "add_rulechange", "add_jobprofile")
     alice_herself.user_permissions.add(*Permission.objects.filter(codename__in=wanted))
     run = keep(decode(report_of(home, at=1.79e9)), home, timezone.now()).run
+    profile = keep_profile(profile_reports.report(home, at=1.79e9), home, timezone.now()).profile
     (noted,), _ = tell([NOTED | {"at": None, "until": None}], alice_herself)
     set_state("memory-nearly-full", "shadow", alice_herself)
     command = ask(home, "take_driver_back", None, "a test", alice_herself)
@@ -64,6 +67,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/api/v1/gpus/": card.pk,
         "/api/v1/findings/": row.pk,
         "/api/v1/bench-runs/": run.pk,
+        "/api/v1/profiles/": profile.pk,
         "/api/v1/planners/": "batch",
         "/api/v1/annotations/": noted.pk,
         "/api/v1/rules/": "memory-nearly-full",
@@ -77,6 +81,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/transitions/": {"after": "accepted"},
         "/annotations/": [NOTED],
         "/bench-runs/": json.loads(report_of(home)),
+        "/profiles/": json.loads(profile_reports.report_of(home)),
         "/planners/batch/": {"micro_batch": 4},
         "/trials/": {},
         "/rules/memory-nearly-full/": {"state": "on"},
@@ -100,7 +105,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
             assert str(answer.status_code) in operations[method]["responses"], f"{method} {real}"
             assert answer.status_code < 300
             asked += 1
-    assert asked == 36
+    assert asked == 39
 
 
 def test_it_says_how_to_sign_in() -> None:

@@ -70,7 +70,7 @@ def test_it_writes_a_duration_in_its_two_largest_units(seconds: float, text: str
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "–"), (0, "0 s"), (0.0004, "0.40 ms"), (0.153, "153 ms"), (0.9996, "1.00 s"), (1.24, "1.24 s"), (45, "45 s"), (12.34, "12.3 s"),
+    [(None, "–"), (0, "0 s"), (0.0004, "400 µs"), (0.000012345, "12.3 µs"), (0.0009996, "1.00 ms"), (0.153, "153 ms"), (0.9996, "1.00 s"), (1.24, "1.24 s"), (45, "45 s"), (12.34, "12.3 s"),
      (200.7, "3 min 21 s"), (-1.5, "-2 s")],
 )  # fmt: skip
 def test_it_writes_a_reading_in_seconds_as_short_as_it_is(value: float | None, text: str) -> None:

@@ -18,8 +18,11 @@ from fleet.findings.tasks import forget
 from fleet.inventory.models import Absence, Engine, Event, Process
 from fleet.notify import routing
 from fleet.notify.models import Delivery, Route
+from fleet.profiles.keep import keep as keep_profile
+from fleet.profiles.models import JobProfile
 from fleet.slow.models import JobRun
 from tests.fleet.benches import reports
+from tests.fleet.profiles import reports as profile_reports
 from tests.fleet.rows import event, found, gpu, node
 
 pytestmark = pytest.mark.django_db
@@ -157,3 +160,13 @@ def test_bench_runs_go_with_their_scores() -> None:
 
     assert BenchRun.objects.get().at.timestamp() == 1.7e9 + 1
     assert BenchScore.objects.count() == 1
+
+
+def test_profiles_go_with_their_time() -> None:
+    """By when they came: an old trace that was sent lately stays."""
+    home = node()
+    for number, age in enumerate((101, 99)):
+        keep_profile(profile_reports.report(home, at=1.7e9 + number), home, ago(age))
+
+    assert retention.forget(NOW) == {"profiles": 1}
+    assert [row.received_at for row in JobProfile.objects.all()] == [ago(99)]
