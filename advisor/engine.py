@@ -265,6 +265,7 @@ def _finding(hit: _Fired) -> Finding:
         rollback=text(rule.rollback),
         verify=text(rule.verify),
         sources=rule.sources,
+        gpus=len(hit.gpus) or None,
     )
 
 

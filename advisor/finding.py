@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from advisor import cost
 from advisor.text import Text
 
 Severity: TypeAlias = Literal["info", "advice", "warn", "critical"]
@@ -59,20 +60,33 @@ class Finding:
     evidence: tuple[Evidence, ...]
     change: tuple[Change, ...]
     expected_gain: Gain | None
-    recoverable: float  # share of the target's time that could be won back, 0 to 1; orders findings of one severity
+    recoverable: float  # share of the target's time that could be won back, 0 to 1
     risk: Text
     rollback: Text
     verify: Text
     sources: tuple[str, ...]
+    gpus: int | None = None  # how many GPUs the target stands for; None: not known
+
+    @property
+    def gpu_hours_a_day(self) -> float | None:
+        """GPU-hours a day that could be won back: 0 where nothing could, None where it is not known how many GPUs it is about."""
+        return cost.gpu_hours_a_day(self.recoverable, self.gpus)
 
     @property
     def fingerprint(self) -> str:
         """`rule:scope:target`."""
         return f"{self.rule}:{self.scope}:{self.target}"
 
-    def order(self) -> tuple[int, float, str]:
-        """Sort key: strongest first."""
-        return (-SEVERITIES.index(self.severity), -self.recoverable, self.rule)
+    def order(self) -> tuple[bool, float, int, str, str]:
+        """Sort key: critical first, then by the GPU-hours to win back, then by severity and rule. What is not known counts as least."""
+        hours = self.gpu_hours_a_day
+        return (
+            self.severity != "critical",
+            -(-1.0 if hours is None else hours),
+            -SEVERITIES.index(self.severity),
+            self.rule,
+            self.target,
+        )
 
 
 def as_json(finding: Finding) -> dict[str, Any]:
@@ -94,6 +108,8 @@ def as_json(finding: Finding) -> dict[str, Any]:
         "change": [{"kind": change.kind, "text": change.text} for change in finding.change],
         "expected_gain": gain and {"low": gain.low, "high": gain.high, "basis": gain.basis.english()},
         "recoverable": finding.recoverable,
+        "gpus": finding.gpus,
+        "gpu_hours_a_day": finding.gpu_hours_a_day,
         "risk": finding.risk.english(),
         "rollback": finding.rollback.english(),
         "verify": finding.verify.english(),

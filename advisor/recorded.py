@@ -8,6 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from advisor.beside import of_window, with_more
+from advisor.cost import cost_a_day
 from advisor.diagnosis import Diagnosis, diagnose
 from advisor.engine import Evaluation, evaluate
 from advisor.features import features
@@ -34,18 +35,24 @@ class Judgement:
     window_s: float
     note: str | None
     profile: Mapping[str, float | str | None] = field(default_factory=dict)
+    from_s: float | None = None  # where in the recording that window begins; None: nothing was judged
 
-    def as_json(self) -> dict[str, Any]:
-        """The object that `fettle advise --json` prints."""
+    def as_json(self, price: float | None = None, currency: str | None = None) -> dict[str, Any]:
+        """The object that `fettle advise --json` prints; costs are in `currency`, null where no price of a GPU-hour is given."""
         return {
             "recording": self.recording,
             "bottleneck": self.diagnosis.bottleneck,
             "confidence": self.diagnosis.confidence,
             "shares": self.diagnosis.shares,
             "window_s": self.window_s,
+            "from_s": self.from_s,
             "note": self.note,
             "profile": dict(self.profile) or None,
-            "findings": [as_json(finding) for finding in self.evaluation.findings],
+            "currency": None if price is None else currency,
+            "findings": [
+                as_json(finding) | {"cost_a_day": cost_a_day(finding.gpu_hours_a_day, price)}
+                for finding in self.evaluation.findings
+            ],
             "not_evaluated": [
                 {"rule": gap.rule, "target": gap.target, "missing": list(gap.missing)} for gap in self.evaluation.not_evaluated
             ],
@@ -92,7 +99,9 @@ def _judged(recording: Recording, patience_s: float, profile: Mapping[str, float
         note = "Of the GPU's units nothing was recorded: utilisation says that something ran, not what limited it."
     elif jobs[0].bottleneck == "copy" and row["write_bytes_per_s"] is None and _mostly_to_host(row):
         note = "What the process writes was not recorded: copies to the host cannot be told from saving a checkpoint."
-    return Judgement(recording.name, jobs[0], evaluation, round(float(row["window_s"] or 0.0), 2), note)
+    began = frames.gpu.get_column("from_t").min()
+    from_s = round(float(began), 2) if isinstance(began, int | float) else None
+    return Judgement(recording.name, jobs[0], evaluation, round(float(row["window_s"] or 0.0), 2), note, from_s=from_s)
 
 
 def _mostly_to_host(row: dict[str, Any]) -> bool:

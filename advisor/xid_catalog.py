@@ -254,4 +254,5 @@ def finding(xid: Xid, target: str, node: str, gpu: str, total: int, code: int | 
         rollback=Text(health.rollback),
         verify=Text(health.verify),
         sources=SOURCES,
+        gpus=1,
     )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 HELP = "Say what limits a recorded program and what to change."
 
+CURRENCY = "USD"
 _BAR = 30
 
 
@@ -33,6 +34,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="a trace of the same program by torch.profiler or Nsight Systems: its evidence joins that of the recording",
     )
+    price_arguments(parser)
+
+
+def price_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what an hour of a GPU costs, for every verb that says what findings cost."""
+    parser.add_argument(
+        "--price", metavar="PRICE", type=_price, help="what an hour of one GPU costs: findings say what they cost a day"
+    )
+    parser.add_argument("--currency", metavar="WORD", default=CURRENCY, help=f"the price's currency (default {CURRENCY})")
+
+
+def _price(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a price from 0 to 1000000")
+    return value
 
 
 def _seconds(text: str) -> float:
@@ -61,7 +81,10 @@ def call(options: argparse.Namespace) -> int:
     except (recording.RecordingError, ProfileError) as error:
         print(f"fettle advise: {printable(str(error))}", file=sys.stderr)
         return 2
-    told = [json.dumps(judgement.as_json(), ensure_ascii=False, allow_nan=False)] if options.json else lines(judgement)
+    if options.json:
+        told = [json.dumps(judgement.as_json(options.price, options.currency), ensure_ascii=False, allow_nan=False)]
+    else:
+        told = lines(judgement, options.price, options.currency)
     said = "\n".join(map(printable, told))
     try:
         print(said, flush=True)
@@ -82,7 +105,7 @@ def _profiled(file: Path) -> "dict[str, float | str | None]":
     return features(report)
 
 
-def lines(judgement: "Judgement") -> list[str]:
+def lines(judgement: "Judgement", price: float | None = None, currency: str = CURRENCY) -> list[str]:
     """The judgement as text for a terminal."""
     diagnosis = judgement.diagnosis
     out = [
@@ -94,6 +117,9 @@ def lines(judgement: "Judgement") -> list[str]:
     for name, share in sorted(diagnosis.shares.items(), key=lambda item: -item[1]):
         if share >= 0.005:
             out.append(f"  {_plain(name):<17}{share:>5.0%}  {'#' * round(share * _BAR)}")
+    if judgement.from_s is not None and diagnosis.bottleneck:
+        since = judgement.from_s
+        out.append(f"  judged from second {since:.0f} to second {since + judgement.window_s:.0f} of the recording")
     if judgement.profile:
         out += ["", *_profile(judgement.profile)]
     if judgement.note:
@@ -102,7 +128,7 @@ def lines(judgement: "Judgement") -> list[str]:
     if not findings and not judgement.note:
         out += ["", "Nothing to change: no rule found anything."]
     for number, finding in enumerate(findings, start=1):
-        out += ["", *_finding(number, finding)]
+        out += ["", *_finding(number, finding, price, currency)]
     skipped = sorted({gap.rule for gap in judgement.evaluation.not_evaluated if gap.missing != ("samples",)})
     if skipped:
         out += ["", f"Not evaluated for lack of readings: {', '.join(skipped)}."]
@@ -122,10 +148,14 @@ def _profile(features: "Mapping[str, float | str | None]") -> list[str]:
     return ["In the profile:", *told, *([f"  the heaviest kernel is {kernel}"] if kernel else [])]
 
 
-def _finding(number: int, finding: "Finding") -> list[str]:
+def _finding(number: int, finding: "Finding", price: float | None, currency: str) -> list[str]:
+    from advisor import cost
+
     where = f"{finding.scope} {finding.target}"
     out = [f"{number}. [{finding.severity}] {finding.title.english()} ({finding.rule}, {where}, {finding.confidence} confidence)"]
     out.append(f"   {finding.summary.english()}")
+    if costs := cost.said(finding.gpu_hours_a_day, price, currency):
+        out.append(f"   Costs: {costs.english()}, while it runs")
     out.append("   Measured:")
     out += [f"     {_evidence(line)}" for line in finding.evidence]
     out.append("   Change:")

@@ -14,6 +14,9 @@ HELP = "Run a command, sample the GPUs meanwhile, and print the diagnosis at the
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--record", type=Path, metavar="FILE", help="keep the samples in this file for `fettle advise`")
+    from cli.advise import price_arguments
+
+    price_arguments(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command and its arguments")
 
 
@@ -57,7 +60,7 @@ def call(options: argparse.Namespace) -> int:
         from cli.advise import lines
         from wire.terminal import printable
 
-        print("\n".join(map(printable, lines(judge(result.recording)))), file=sys.stderr)
+        print("\n".join(map(printable, lines(judge(result.recording), options.price, options.currency))), file=sys.stderr)
     except Exception as error:  # the command's own result must stand whatever the diagnosis does
         print(f"fettle run: the diagnosis failed: {type(error).__name__}: {error}", file=sys.stderr)
     return result.code

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from advisor.finding import SEVERITIES
 from fleet.accounts.plain_text import plain_text
 from fleet.api import readings
-from fleet.findings import words
+from fleet.findings import cost, words
 from fleet.findings.content import Rendered, render
 from fleet.findings.lifecycle import MOVES
 from fleet.findings.models import ADVICE, CONDITIONS, Diagnosis, Finding, Transition
@@ -225,13 +225,15 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
     gpus = serializers.SerializerMethodField()
     state = serializers.SerializerMethodField()
     says = serializers.SerializerMethodField()
+    cost_a_day = serializers.SerializerMethodField()
+    currency = serializers.SerializerMethodField()
 
     class Meta:
         model = Finding
         fields = (
             "id", "rule", "severity", "scope", "target", "node", "node_name", "gpus", "state", "bottleneck", "confidence",
-            "recoverable", "condition", "advice", "says", "origin", "seen_total", "opened_at", "last_seen_at", "resolved_at",
-            "shadow",
+            "recoverable", "gpus_total", "gpu_hours_a_day", "cost_a_day", "currency", "condition", "advice", "says", "origin",
+            "seen_total", "opened_at", "last_seen_at", "resolved_at", "shadow",
         )  # fmt: skip
 
     def get_gpus(self, finding: Finding) -> list[int]:
@@ -242,6 +244,14 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
     def get_state(self, finding: Finding) -> str:
         """ok, stale or unknown: whether its node still reports."""
         return state_of(finding.node) if finding.node else "unknown"
+
+    def get_cost_a_day(self, finding: Finding) -> float | None:
+        """What the GPU-hours to win back cost a day, by FETTLE_GPU_HOUR_PRICE; null where the price or they are not known."""
+        return cost.a_day(finding.gpu_hours_a_day)
+
+    def get_currency(self, finding: Finding) -> str | None:
+        """The currency of `cost_a_day`; null where the site told no price."""
+        return cost.currency()
 
     @extend_schema_field(RenderedSerializer)
     def get_says(self, finding: Finding) -> dict[str, Any]:

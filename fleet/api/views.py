@@ -28,7 +28,7 @@ from fleet.api.serializers import (
     TransitionSerializer,
 )
 from fleet.findings.lifecycle import advise_transition
-from fleet.findings.models import Finding, Transition
+from fleet.findings.models import RANK, Finding, Transition
 from fleet.inventory.models import Gpu, Node
 
 
@@ -65,14 +65,12 @@ class GpuViewSet(ReadOnlyModelViewSet[Gpu]):
 
 @extend_schema_view(list=extend_schema(summary="List findings"), retrieve=extend_schema(summary="One finding"))
 class FindingViewSet(ReadOnlyModelViewSet[Finding]):
-    """What the rules found, strongest first."""
+    """What the rules found: critical first, then by the GPU-hours to win back, then by severity and rule."""
 
     serializer_class = FindingSerializer
     filterset_class = FindingFilter
     permission_classes = [*ReadOnlyModelViewSet.permission_classes, MayChangeFindings]
-    queryset = (
-        Finding.objects.select_related("node").prefetch_related("gpus").order_by("-severity_rank", "-recoverable", "rule", "id")
-    )
+    queryset = Finding.objects.select_related("node").prefetch_related("gpus").order_by(*RANK, "id")
 
     @extend_schema(summary="A finding's history", responses=TransitionSerializer(many=True), filters=False)
     @action(detail=True, pagination_class=None)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from django.db.models import Case, CharField, Count, F, Max, Q, QuerySet, Value, When
+from django.db.models import Case, CharField, Count, F, Q, QuerySet, Sum, Value, When
 
 from advisor.finding import SEVERITIES
 from fleet.accounts.plain_text import is_plain
 from fleet.dashboard import words
+from fleet.findings import cost
 from fleet.findings.content import Rendered, render
-from fleet.findings.models import Finding
+from fleet.findings.models import RANK, Finding
 
 OPEN: Final = Q(resolved_at=None, condition__in=("firing", "noisy"), shadow=False)
 """What people are told of: a pending condition has not lasted long enough to say so, and rules in shadow say nothing."""
@@ -30,6 +31,8 @@ class Line:
     condition: str = ""
     condition_means: str = ""
     advice: str = ""
+    gpu_hours_a_day: float | None = None  # of all its findings; None: not known of any
+    cost: str = ""  # in a sentence; empty where there is nothing to win back, or nobody knows how much
     gpus: tuple[int, ...] = ()  # their indices
     since: datetime | None = None
     members: tuple["Line", ...] = ()  # each finding by itself, where the line stands for several
@@ -45,6 +48,8 @@ def line(finding: Finding, with_gpus: bool = False) -> Line:
         condition=words.word(words.CONDITION, finding.condition),
         condition_means=str(words.NOISY_MEANS) if finding.condition == "noisy" else "",
         advice=words.word(words.ADVICE, finding.advice),
+        gpu_hours_a_day=finding.gpu_hours_a_day,
+        cost=cost.sentence(finding.gpu_hours_a_day),
         gpus=tuple(sorted(gpu.index for gpu in finding.gpus.all())) if with_gpus else (),
         since=finding.opened_at,
     )
@@ -53,13 +58,28 @@ def line(finding: Finding, with_gpus: bool = False) -> Line:
 def grouped(findings: QuerySet[Finding]) -> list[Line]:
     """The strongest LOOKED_AT findings, those of one rule on one node drawn together: firing ones first, then noisy ones."""
     lines: dict[tuple[str, int | None, str, str], Line] = {}
-    for finding in findings.select_related("node").order_by("condition", "-severity_rank", "-recoverable", "rule")[:LOOKED_AT]:
+    for finding in findings.select_related("node").order_by("condition", *RANK)[:LOOKED_AT]:
         key = (finding.rule, finding.node_id, finding.severity, finding.condition)
         if key in lines:
             lines[key].total += 1
+            _add_hours(lines[key], finding)
         else:
             lines[key] = line(finding)
-    return list(lines.values())
+    return sorted(lines.values(), key=_rank)
+
+
+def _add_hours(one: Line, finding: Finding) -> None:
+    """Count the GPU-hours of another finding that the line stands for."""
+    if finding.gpu_hours_a_day is not None:
+        one.gpu_hours_a_day = (one.gpu_hours_a_day or 0.0) + finding.gpu_hours_a_day
+        one.cost = cost.sentence(one.gpu_hours_a_day)
+
+
+def _rank(one: Line) -> tuple[str, bool, float, int, str]:
+    """As RANK, by the GPU-hours of all that the line stands for; noisy lines come last."""
+    finding, hours = one.finding, one.gpu_hours_a_day
+    known = -1.0 if hours is None else hours
+    return (finding.condition, finding.severity != "critical", -known, -finding.severity_rank, finding.rule)
 
 
 def severity_counts() -> tuple[list[dict[str, Any]], int]:
@@ -80,14 +100,18 @@ def _where() -> Case:
 GROUP: Final = ("rule", "node", "severity", "condition", "where")
 
 
+BY_NAME: Final = ("rule", "node__name", "condition", "where")
+
+
 def groups(findings: QuerySet[Finding]) -> "QuerySet[Finding, dict[str, Any]]":
-    """One row for each rule, node, severity and condition, strongest first, with how many findings it stands for."""
+    """One row for each rule, node, severity and condition, with how many findings it stands for; ranked as RANK, by all their GPU-hours."""
     rows: QuerySet[Finding, dict[str, Any]] = (
         findings.order_by()
         .annotate(where=_where())
         .values(*GROUP, "severity_rank")
-        .annotate(total=Count("id", distinct=True), strongest=Max("recoverable"))
-        .order_by("-severity_rank", "-strongest", "rule", "node__name", "condition", "where")
+        .annotate(total=Count("id", distinct=True), hours=Sum("gpu_hours_a_day"))
+        .annotate(grave=Case(When(severity="critical", then=0), default=1))
+        .order_by("grave", F("hours").desc(nulls_last=True), "-severity_rank", *BY_NAME)
     )
     return rows
 
@@ -111,6 +135,8 @@ def gathered(findings: Sequence[Finding]) -> Line:
     first = line(findings[0], with_gpus=True)
     first.total = len(findings)
     first.since = min(finding.opened_at for finding in findings)
+    for finding in findings[1:]:
+        _add_hours(first, finding)
     if first.total > 1:
         members = [line(finding, with_gpus=True) for finding in findings]
         first.members = tuple(sorted(members, key=lambda member: (member.gpus, member.finding.target)))

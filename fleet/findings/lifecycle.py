@@ -212,6 +212,7 @@ def _refresh(row: Finding, one: Found, at: datetime, count: int = 1) -> bool:
     row.bottleneck = one.bottleneck or ""
     row.confidence = one.confidence
     row.recoverable = one.recoverable
+    row.gpus_total, row.gpu_hours_a_day = one.gpus, one.gpu_hours_a_day
     row.content = as_content(one)
     return rose
 
@@ -228,6 +229,8 @@ def _row(one: Found, at: datetime, place: Place) -> Finding:
         bottleneck=one.bottleneck or "",
         confidence=one.confidence,
         recoverable=one.recoverable,
+        gpus_total=one.gpus,
+        gpu_hours_a_day=one.gpu_hours_a_day,
         content=as_content(one),
         opened_at=at,
         last_seen_at=at,
@@ -259,8 +262,8 @@ def _tell() -> None:
 
 
 _KEPT: Final = (
-    "severity", "severity_rank", "bottleneck", "confidence", "recoverable", "condition", "content", "origin",
-    "last_seen_at", "resolved_at", "judged_at", "streak", "streak_since", "seen_total",
+    "severity", "severity_rank", "bottleneck", "confidence", "recoverable", "gpus_total", "gpu_hours_a_day", "condition", "content",
+    "origin", "last_seen_at", "resolved_at", "judged_at", "streak", "streak_since", "seen_total",
 )  # fmt: skip
 
 

@@ -8,6 +8,13 @@ from django.utils.translation import pgettext_lazy
 from fleet.inventory.models import Gpu, Node
 
 CONDITIONS = ("pending", "firing", "noisy", "resolved")
+RANK = (
+    models.Case(models.When(severity="critical", then=0), default=1),
+    models.F("gpu_hours_a_day").desc(nulls_last=True),
+    models.F("severity_rank").desc(),
+    "rule",
+)
+"""Strongest first, as the advisor's `Finding.order`: critical, then by GPU-hours to win back, then by severity and rule."""
 ADVICE = ("proposed", "accepted", "dismissed", "applied", "helped", "no_effect", "worse", "cannot_tell")
 
 
@@ -28,6 +35,12 @@ class Finding(models.Model):
     bottleneck = models.CharField(max_length=20, blank=True)
     confidence = models.CharField(max_length=10)
     recoverable = models.FloatField(default=0, help_text="Share of the target's time that could be won back.")
+    gpus_total = models.PositiveIntegerField(
+        null=True, blank=True, help_text="How many GPUs the target stands for. Null: not known."
+    )
+    gpu_hours_a_day = models.FloatField(
+        null=True, blank=True, help_text="GPU-hours a day that could be won back: 0 where nothing could. Null: not known."
+    )
     condition = models.CharField(max_length=10, default="pending")
     advice = models.CharField(max_length=15, default="proposed")
     content = models.JSONField(
@@ -50,7 +63,7 @@ class Finding(models.Model):
     class Meta:
         verbose_name = pgettext_lazy("model", "finding")
         verbose_name_plural = pgettext_lazy("model", "findings")
-        ordering = ("-severity_rank", "-recoverable", "rule")
+        ordering = RANK
         constraints = [
             models.UniqueConstraint(fields=("fingerprint",), condition=models.Q(resolved_at=None), name="one_open_finding"),
         ]

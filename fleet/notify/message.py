@@ -5,10 +5,11 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from django.conf import settings
+from django.db.models import F, Min, Sum
 from django.template.loader import render_to_string
 from django.utils.translation import override
 
-from fleet.findings import words
+from fleet.findings import cost, words
 from fleet.findings.content import render
 from fleet.findings.models import Finding, Transition
 from fleet.inventory.models import Gpu
@@ -38,13 +39,21 @@ def message(delivery: Delivery) -> Message:
         context = _one(finding, transition) | {"delivery": delivery, "over": transition.after == "resolved"}
         if others:
             rows = shares.select_related("transition__finding__node").prefetch_related("transition__finding__gpus")
-            shown = [finding, *(row.transition.finding for row in rows.order_by("pk")[: FIRST - 1])]
+            dearest = F("transition__finding__gpu_hours_a_day").desc(nulls_last=True)  # they are of one rule and one severity
+            shown = [finding, *(row.transition.finding for row in rows.order_by(dearest, "pk")[: FIRST - 1])]
+            shown.sort(key=lambda one: -(one.gpu_hours_a_day or 0.0))
+            of_all = shares.aggregate(
+                since=Min("transition__finding__opened_at"), hours=Sum("transition__finding__gpu_hours_a_day")
+            )
+            hours = [one for one in (finding.gpu_hours_a_day, of_all["hours"]) if one is not None]
             nodes = set(shares.order_by().values_list("transition__finding__node", flat=True).distinct()) | {finding.node_id}
             context |= {
                 "total": others + 1,
                 "nodes": len(nodes - {None}),
                 "shown": [{"where": _where(one, list(one.gpus.all())), "summary": named(render(one).summary)} for one in shown],
                 "left": others + 1 - len(shown),
+                "since": min(finding.opened_at, of_all["since"]),
+                "cost": cost.sentence(sum(hours) if hours else None),
                 "link": _link(f"/findings/?{urlencode(_filters(finding, transition, nodes))}"),
             }
         return Message(
@@ -72,6 +81,8 @@ def _one(finding: Finding, transition: Transition) -> dict[str, Any]:
         "job": named(finding.target) if finding.scope in ("job", "service") else "",
         "indices": ", ".join(str(gpu.index) for gpu in gpus),
         "gpus": [{"index": gpu.index, "model": named(gpu.model), "uuid": named(gpu.uuid)} for gpu in gpus],
+        "since": finding.opened_at,
+        "cost": cost.sentence(finding.gpu_hours_a_day),
         "lasted_s": (transition.at - finding.opened_at).total_seconds(),
         "note": "" if worse else named(words.note(transition.note)),
         "evidence": says.evidence[:EVIDENCE],

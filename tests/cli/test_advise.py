@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -49,12 +50,46 @@ def test_it_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert said["bottleneck"] == "launch"
     assert sum(said["shares"].values()) == pytest.approx(1, abs=1e-3)
     assert {"confidence", "recording", "window_s", "not_evaluated"} <= set(said)
-    assert [finding["rule"] for finding in said["findings"]] == ["memory-nearly-full", "launch-bound-small-kernels"]
-    launch = said["findings"][1]
+    assert [finding["rule"] for finding in said["findings"]] == ["launch-bound-small-kernels", "memory-nearly-full"]
+    launch = said["findings"][0]
     assert {"rule", "severity", "scope", "evidence", "change", "expected_gain", "risk", "rollback", "verify"} <= set(launch)
     assert all(set(step) == {"kind", "text"} for step in launch["change"])
     assert set(launch["expected_gain"]) == {"low", "high", "basis"}
     assert all({"name", "value", "unit", "threshold", "comparison"} == set(line) for line in launch["evidence"])
+
+
+def test_it_says_what_findings_cost_at_a_price(capsys: pytest.CaptureFixture[str]) -> None:
+    """GPU-hours a day without a price; with one the money too, in the text and in the object."""
+    file = RECORDINGS / "near_oom.jsonl.gz"
+    plain, priced = advise(capsys, file)[1], advise(capsys, file, "--price", "2.5", "--currency", "EUR")[1]
+    said = json.loads(advise(capsys, file, "--json", "--price", "2.5")[1])
+    first = said["findings"][0]
+
+    assert re.search(r"   Costs: [\d.]+ GPU-hours a day, while it runs\n", plain)
+    assert re.search(r"   Costs: [\d.]+ GPU-hours a day, [\d.]+ EUR at 2\.50 EUR a GPU-hour, while it runs\n", priced)
+    assert first["gpu_hours_a_day"] == pytest.approx(first["recoverable"] * 24, abs=0.001)
+    assert (first["gpus"], first["cost_a_day"]) == (1, pytest.approx(first["gpu_hours_a_day"] * 2.5))
+    assert said["currency"] == "USD"
+    assert json.loads(advise(capsys, file, "--json")[1])["findings"][0]["cost_a_day"] is None
+
+
+def test_it_says_which_part_was_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    """Since when what it says holds: seconds of the recording, after start-up and warm-up."""
+    said = json.loads(advise(capsys, RECORDINGS / "near_oom.jsonl.gz", "--json")[1])
+    text = advise(capsys, RECORDINGS / "near_oom.jsonl.gz")[1]
+
+    assert said["from_s"] > 0
+    until = said["from_s"] + said["window_s"]
+    assert f"  judged from second {said['from_s']:.0f} to second {until:.0f} of the recording\n" in text
+
+
+@pytest.mark.parametrize("price", ["-1", "nan", "cheap"])
+def test_it_refuses_what_is_no_price(capsys: pytest.CaptureFixture[str], price: str) -> None:
+    """With the value in the message."""
+    with pytest.raises(SystemExit):
+        advise(capsys, RECORDINGS / "near_oom.jsonl.gz", "--price", price)
+
+    assert f"'{price}' is not a price" in capsys.readouterr().err
 
 
 def test_it_prints_text_that_a_person_can_follow(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from fleet.accounts.plain_text import REFUSED, is_plain
 from fleet.dashboard import charts, profiles, words
 from fleet.dashboard.evidence import charted, lines_of, span_of
 from fleet.dashboard.listing import STATES, filtered, groups, line, opened
+from fleet.findings import cost
 from fleet.findings.lifecycle import MOVES, MoveError, advise_transition
 from fleet.findings.models import CONDITIONS, Finding
 from fleet.inventory.models import Node
@@ -95,6 +96,7 @@ def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
             "line": shown,
             "text": shown.text,
             "gpus": gpus,
+            "cost": cost.answer(found.gpu_hours_a_day),
             "stale": found.node is not None and found.node.is_stale,
             "recordings": int(bool(found.node and found.node.recording)),
             "scope": words.word(words.SCOPE, found.scope),

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 from rest_framework.test import APIClient
 
 from fleet.findings.lifecycle import JOB_ENDED, Place, end, report
@@ -42,16 +42,29 @@ def test_it_says_what_to_do_about_what(bob: APIClient) -> None:
 
 
 def test_the_strongest_come_first(bob: APIClient) -> None:
-    """By severity, then by what they would recover."""
+    """Critical ones, then by the GPU-hours that they would win back, then by severity."""
     rows = [
-        make("1", "n1", severity="advice"),
-        make("2", "n2", severity="critical"),
-        make("3", "n3", severity="warn", recoverable=0.1),
-        make("4", "n4", severity="warn", recoverable=0.6),
+        make("1", "n1", severity="advice", recoverable=0.2, gpus=64),
+        make("2", "n2", severity="critical", recoverable=0.0, gpus=1),
+        make("3", "n3", severity="warn", recoverable=0.1, gpus=1),
+        make("4", "n4", severity="warn", recoverable=0.6, gpus=1),
     ]
 
     got = [row["id"] for row in bob.get("/api/v1/findings/").json()["results"]]
-    assert got == [rows[1].pk, rows[3].pk, rows[2].pk, rows[0].pk]
+    assert got == [rows[1].pk, rows[0].pk, rows[3].pk, rows[2].pk]
+
+
+def test_it_says_what_a_finding_costs(bob: APIClient, settings: Settings) -> None:
+    """GPU-hours always, money at the site's price, null without one."""
+    row = make("1", "n1", recoverable=0.5, gpus=8)
+    settings.FETTLE_GPU_HOUR_PRICE, settings.FETTLE_CURRENCY = 2.5, "EUR"
+
+    got = bob.get(f"/api/v1/findings/{row.pk}/").json()
+    assert (got["gpus_total"], got["gpu_hours_a_day"], got["cost_a_day"], got["currency"]) == (8, 96.0, 240.0, "EUR")
+
+    settings.FETTLE_GPU_HOUR_PRICE = None
+    got = bob.get(f"/api/v1/findings/{row.pk}/").json()
+    assert (got["gpu_hours_a_day"], got["cost_a_day"], got["currency"]) == (96.0, None, None)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,9 @@ def test_forty_gpus_at_once_are_one_message(cards: list[Gpu], chat: Receiver) ->
     assert routing.attempt(lead) == "sent"
     (got,) = chat.got
     assert got["title"] == "[critical] 40 × The power limit takes the speed (5 nodes)"
-    assert got["message"].startswith("40 findings of this kind\n\n• r0 GPU 0: At 500 W the clocks fall")
+    assert got["message"].startswith(
+        "40 findings of this kind\nSince: 2026-11-30 12:00:00 UTC\n\n• r0 GPU 0: At 500 W the clocks fall"
+    )
     assert "• r0 GPU 4: At 500 W the clocks fall for 25% of the time.\nand 35 more\n" in got["message"]
     assert "The change to make, for r0 GPU 0:\n    nvidia-smi" in got["message"]
     assert "https://fettle.example.org/findings/?rule=power-cap-limited&severity=critical\n" in got["message"]

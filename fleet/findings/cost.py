@@ -1,0 +1,36 @@
+"""What findings cost, in the reader's language: GPU-hours a day, and money where the site told a price (FETTLE_GPU_HOUR_PRICE)."""
+
+from django.conf import settings
+from django.utils.formats import number_format
+from django.utils.translation import gettext, gettext_noop
+
+from advisor import cost
+
+NOTHING = gettext_noop("no GPU time by itself")
+UNKNOWN = gettext_noop("unknown: how many GPUs it stands for was not told")
+
+
+def sentence(gpu_hours: float | None) -> str:
+    """`38 GPU-hours a day, 95 USD at 2.50 USD a GPU-hour`; "" where there is nothing to win back, or nobody knows how much."""
+    text = cost.said(gpu_hours, settings.FETTLE_GPU_HOUR_PRICE, settings.FETTLE_CURRENCY, _number)
+    return gettext(text.id).format_map(text.params) if text else ""
+
+
+def answer(gpu_hours: float | None) -> str:
+    """As `sentence`, where something has to stand: why there is none, too."""
+    return sentence(gpu_hours) or gettext(UNKNOWN if gpu_hours is None else NOTHING)
+
+
+def a_day(gpu_hours: float | None) -> float | None:
+    """Money a day in the site's currency; None where the price or the GPU-hours are not known."""
+    money = cost.cost_a_day(gpu_hours, settings.FETTLE_GPU_HOUR_PRICE)
+    return None if money is None else round(money, 4)
+
+
+def currency() -> str | None:
+    """The currency of the site's price; None where it told no price."""
+    return None if settings.FETTLE_GPU_HOUR_PRICE is None else settings.FETTLE_CURRENCY
+
+
+def _number(value: float, decimals: int) -> str:
+    return number_format(value, decimals, use_l10n=True, force_grouping=True)
