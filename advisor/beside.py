@@ -69,6 +69,8 @@ def with_more(frames: Frames, more: More) -> Frames:
         job = _join(job, ranks.of_jobs(held), "job")
         if more.words is not None:
             job = _join(job, described.of("job", held, more.words), "job")
+            by = _schedulers(facts, job)
+            gpu, node = _join(gpu, by, "node"), _join(node, by, "node")
     gpu = _beside_peers(_power(gpu))
     job = _join(job, _of_job_cards(gpu), "job")
     if more.partial is not None:
@@ -121,6 +123,12 @@ def _profiled(job: pl.DataFrame) -> pl.DataFrame:
     return job.with_columns(comm_share=pl.coalesce(told))
 
 
+def _schedulers(facts: pl.DataFrame, job: pl.DataFrame) -> pl.DataFrame:
+    """`scheduler` by node: the one that started a job there. It says how the node is taken out of service."""
+    ran = facts.join(job.select("job", "scheduler"), on="job")
+    return ran.group_by("node").agg(pl.col("scheduler").drop_nulls().sort().first())
+
+
 def _of_memory(job: pl.DataFrame) -> pl.DataFrame:
     """What the allocator's figures are of the card's memory."""
     if "alloc_peak_bytes" not in job.columns:
@@ -148,6 +156,7 @@ def _of_cards(gpu: pl.DataFrame) -> pl.DataFrame:
         has_nvlink=pl.col("nvlink_links") > 0,
         nvlink_links_expected=pl.col("nvlink_links"),
         cpu_busy_share=pl.col("cpu_busy_cores") / pl.col("cores"),
+        power_85=(0.85 * pl.col("power_limit_default_w")).round().cast(pl.Int64),
         turns_per_min=pl.when(pl.col("window_s") > 0).then(pl.col("turns") * 60 / pl.col("window_s")),
         mem_free_min_bytes=pl.col("mem_total_bytes") - pl.col("mem_used_max_bytes"),
     )

@@ -7,6 +7,7 @@ themselves open a finding at once (advisor/xid_catalog.py); this rule looks back
 import polars as pl
 
 from advisor.rule import Need, Rule, Show, Step, Threshold, param
+from advisor.started import drain
 from advisor.text import _
 
 c = pl.col
@@ -28,7 +29,7 @@ RULE = Rule(
     evidence=(Show("app_xid_jobs_30d", "jobs", ">=", "jobs_opens"), Show("app_xids_30d", "events"), Show("app_xid_code", "code")),
     change=(
         Step("command", "dcgmi diag -r 3"),
-        Step("command", 'scontrol update nodename={node_name} state=drain reason="several programs fault on one GPU"'),
+        *drain("several programs fault on one GPU"),
         Step("command", "compute-sanitizer --tool memcheck python train.py  # where one program alone faults, on any GPU"),
     ),
     recovers=0.0,

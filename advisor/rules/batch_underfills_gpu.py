@@ -8,6 +8,7 @@ Gain: docs/lab.md. SM activity does not bound it (0.9 over 0.16 is 5.5; measured
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.started import DEEPSPEED, MAY_BE_HUGGING_FACE, MEGATRON, OWN_LOOP
 from advisor.text import _
 
 c = pl.col
@@ -45,9 +46,19 @@ RULE = Rule(
         Step(
             "diff",
             "- loader = DataLoader(ds, batch_size=B)\n+ loader = DataLoader(ds, batch_size=2 * B)  # repeat while the step time hardly grows",
+            when=OWN_LOOP,
         ),
         Step(
-            "flag", "--per_device_train_batch_size 2B --gradient_accumulation_steps A/2  # Hugging Face: keeps the global batch"
+            "flag",
+            "--per_device_train_batch_size $((2 * B)) --gradient_accumulation_steps $((A / 2))  # Hugging Face: B and A as now; the global batch stays",
+            when=MAY_BE_HUGGING_FACE,
+        ),
+        Step("flag", "--micro-batch-size $((2 * B))  # Megatron-LM: B as now, at the same --global-batch-size", when=MEGATRON),
+        Step(
+            "diff",
+            '- "train_micro_batch_size_per_gpu": B, "gradient_accumulation_steps": A\n'
+            '+ "train_micro_batch_size_per_gpu": 2 * B, "gradient_accumulation_steps": A / 2  # write the numbers: the global batch stays',
+            when=DEEPSPEED,
         ),
         Step("diff", "# many small models or environments: batch them\n+ out = torch.vmap(model)(inputs)"),
     ),

@@ -45,13 +45,13 @@ RULE = Rule(
     change=(
         Step(
             "config",
-            'resources:\n- limits: {{cpu: ...}}\n+ requests: {{cpu: "{quota_suggested}"}}  # a request without a CPU limit',
+            'resources:\n- limits: {{cpu: ...}}\n+ requests: {{cpu: "{quota_suggested:.0f}"}}  # a request without a CPU limit',
             when=c.scheduler == "kubernetes",
         ),
-        Step("config", "#SBATCH --cpus-per-task={quota_suggested}", when=c.scheduler == "slurm"),
+        Step("config", "#SBATCH --cpus-per-task={quota_suggested:.0f}", when=c.scheduler == "slurm"),
         Step(
             "flag",
-            "docker run --cpus={quota_suggested} IMAGE  # or --cpuset-cpus, or no limit",
+            "docker run --cpus={quota_suggested:.0f} IMAGE  # or --cpuset-cpus, or no limit",
             when=c.scheduler.is_null() | (c.scheduler == "docker"),
         ),
     ),

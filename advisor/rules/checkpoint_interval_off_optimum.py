@@ -5,12 +5,18 @@ The optimum weighs what a save costs against what a failure loses (PL-5, Daly): 
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
 
 _RATIO = c.checkpoint_interval_s / c.checkpoint_optimum_s
+_SAVED = (
+    c.checkpoint_save_s / c.checkpoint_interval_s
+    + c.checkpoint_interval_s * c.gpus / (7200 * c.mtbf_gpu_hours)
+    - c.checkpoint_save_s / c.checkpoint_optimum_s
+    - c.checkpoint_optimum_s * c.gpus / (7200 * c.mtbf_gpu_hours)
+)
 
 RULE = Rule(
     id="checkpoint-interval-off-optimum",
@@ -43,18 +49,27 @@ RULE = Rule(
     change=(
         Step(
             "diff",
-            "- if step % N == 0: save()\n+ if time.time() - last_save >= {checkpoint_optimum_s}: save(); last_save = time.time()",
+            "- if step % N == 0: save()\n+ if time.time() - last_save >= {checkpoint_optimum_s:.0f}: save(); last_save = time.time()",
+            when=c.launcher.is_null() | c.launcher.is_in(["torchrun", "deepspeed"]),
         ),
-        Step("flag", "--save-interval {checkpoint_steps}", when=c.launcher == "megatron"),
-        Step("flag", "--save_strategy steps --save_steps {checkpoint_steps}", when=c.launcher == "accelerate"),
+        # where the length of a step is not known either way is said by time
+        Step(
+            "config",
+            "# a save every {checkpoint_optimum_s:.0f} s: that many steps of the framework's save interval",
+            when=c.launcher.is_in(["megatron", "accelerate"]) & c.checkpoint_steps.is_null(),
+        ),
+        Step("flag", "--save-interval {checkpoint_steps:.0f}", when=c.launcher == "megatron"),
+        Step("flag", "--save_strategy steps --save_steps {checkpoint_steps:.0f}", when=c.launcher == "accelerate"),
         Step("config", "#SBATCH --signal=B:USR1@300  # and save on that signal", when=c.scheduler == "slurm"),
     ),
-    recovers=(
-        c.checkpoint_save_s / c.checkpoint_interval_s
-        + c.checkpoint_interval_s * c.gpus / (7200 * c.mtbf_gpu_hours)
-        - c.checkpoint_save_s / c.checkpoint_optimum_s
-        - c.checkpoint_optimum_s * c.gpus / (7200 * c.mtbf_gpu_hours)
-    ).clip(0, 1),
+    recovers=_SAVED.clip(0, 1),
+    gain=Expect(
+        1.0,
+        1 / (1 - _SAVED.clip(0, 0.9)),
+        _(
+            "Planner checkpoint-interval (Daly): the time of saves and of work done again, now and at the optimum; it is won over many failures."
+        ),
+    ),
     risk=_("More saves, more traffic to storage."),
     rollback=_("Set the interval back."),
     verify=_("The next five intervals are within a quarter of the optimum, and a failure loses one interval at most."),

@@ -6,6 +6,7 @@ Known where the script reports its checkpoints. One that is much smaller than th
 import polars as pl
 
 from advisor.rule import Need, Rule, Says, Show, Step, Threshold, param
+from advisor.started import ACCELERATE, DEEPSPEED, MEGATRON, OWN_LOOP, SLURM
 from advisor.text import _
 
 c = pl.col
@@ -58,11 +59,25 @@ RULE = Rule(
         Step(
             "diff",
             '+ state = {{"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict(),\n+          "rng": torch.get_rng_state(), "epoch": epoch, "step": step}}\n+ torch.save(state, path + ".part"); os.replace(path + ".part", path)',
+            when=OWN_LOOP & ~ACCELERATE,
         ),
         Step(
             "diff",
             '+ state = torch.load(newest(path), weights_only=True, map_location="cpu")  # at the start, where there is one',
+            when=OWN_LOOP & ~ACCELERATE,
         ),
+        Step(
+            "flag",
+            "--save_strategy steps --save_steps 500 --resume_from_checkpoint True  # Hugging Face Trainer",
+            when=ACCELERATE,
+        ),
+        Step("flag", "--save CHECKPOINTS --load CHECKPOINTS --save-interval 500  # Megatron-LM", when=MEGATRON),
+        Step(
+            "diff",
+            "+ engine.load_checkpoint(folder)  # at the start, where there is one\n+ engine.save_checkpoint(folder, tag=step)  # DeepSpeed: by every rank",
+            when=DEEPSPEED,
+        ),
+        Step("config", "#SBATCH --requeue --signal=B:USR1@300  # and save on that signal", when=SLURM),
         Step("command", "torchrun --max-restarts=3 --nproc-per-node={ranks_on_node} train.py", when=c.launcher == "torchrun"),
     ),
     recovers=0.0,

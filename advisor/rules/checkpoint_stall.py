@@ -9,6 +9,7 @@ Gain: docs/lab.md (1.70 at a share of 0.31, where each round of 4.5 s had 2.0 s 
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.started import ACCELERATE, DEEPSPEED, MEGATRON, OWN_LOOP
 from advisor.text import _
 
 c = pl.col
@@ -42,9 +43,20 @@ RULE = Rule(
             "diff",
             "- torch.save(state, path)\n+ import torch.distributed.checkpoint as dcp\n"
             "+ saving = dcp.async_save(state, checkpoint_id=path)  # and saving.result() before the next one",
+            when=OWN_LOOP,
         ),
-        Step("diff", "- if step % 25 == 0: save()\n+ if step % 1000 == 0: save()  # as often as a failure is likely, no more"),
-        Step("flag", "--async-save --use-dist-ckpt  # Megatron"),
+        Step(
+            "diff",
+            "- if step % 25 == 0: save()\n+ if step % 1000 == 0: save()  # as often as a failure is likely, no more",
+            when=OWN_LOOP,
+        ),
+        Step("flag", "--save_strategy steps --save_steps 1000  # Hugging Face Trainer", when=ACCELERATE),
+        Step("flag", "--async-save --use-dist-ckpt  # Megatron-LM", when=MEGATRON),
+        Step(
+            "config",
+            '{{"checkpoint": {{"writer": {{"type": "FAST"}}}}}}  # DeepSpeed; and save as often as a failure is likely',
+            when=DEEPSPEED,
+        ),
     ),
     gain=Expect(
         1 / (1 - 0.6 * c.share_checkpoint),

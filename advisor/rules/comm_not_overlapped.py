@@ -10,6 +10,7 @@ else. So it opens the finding by itself.
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
+from advisor.started import DEEPSPEED, MEGATRON, OWN_LOOP
 from advisor.text import _
 
 c = pl.col
@@ -78,20 +79,31 @@ RULE = Rule(
             "+ with (model.no_sync() if not last_micro_batch else contextlib.nullcontext()):\n"
             "+     loss = loss_of(model(micro_batch))  # within it too, else DDP exchanges all the same\n"
             "+     loss.backward()",
+            when=OWN_LOOP,
         ),
         Step(
             "diff",
             "- model = DDP(model)\n+ model = DDP(model, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)",
+            when=OWN_LOOP,
         ),
         Step(
             "diff",
             "+ model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook)",
+            when=OWN_LOOP,
         ),
         Step(
             "diff",
             "- loader = DataLoader(ds, batch_size=B)\n+ loader = DataLoader(ds, batch_size=2 * B)  # more work for each exchange",
+            when=~MEGATRON,
         ),
-        Step("flag", "--overlap-grad-reduce --overlap-param-gather  # Megatron"),
+        Step(
+            "flag", "--overlap-grad-reduce --overlap-param-gather  # Megatron-LM, with --use-distributed-optimizer", when=MEGATRON
+        ),
+        Step(
+            "config",
+            '{{"zero_optimization": {{"overlap_comm": true, "contiguous_gradients": true}}}}  # DeepSpeed',
+            when=DEEPSPEED,
+        ),
     ),
     gain=Expect(
         1.05,

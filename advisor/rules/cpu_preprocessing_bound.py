@@ -8,6 +8,7 @@ import polars as pl
 
 from advisor.bottleneck import WORKER_FULL
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.started import KUBERNETES, SLURM
 from advisor.text import _
 
 c = pl.col
@@ -63,7 +64,12 @@ RULE = Rule(
             "diff",
             '# or once, ahead of time: resized images or token ids in shards\n+ ds = webdataset.WebDataset(urls).decode("torchrgb8")',
         ),
-        Step("config", "#SBATCH --cpus-per-task=N  # more cores for each GPU, where the node has them"),
+        Step("config", "#SBATCH --cpus-per-task={suggested_cpus}  # of each rank, where the node has them", when=SLURM),
+        Step(
+            "config",
+            'resources: {{requests: {{cpu: "{suggested_cpus}"}}}}  # for each GPU, where the node has them',
+            when=KUBERNETES,
+        ),
     ),
     gain=Expect(
         1.3,

@@ -11,6 +11,7 @@ A profile in which the program waits inside its DataLoader confirms it; of free 
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
+from advisor.started import ACCELERATE, KUBERNETES, MEGATRON, SLURM
 from advisor.text import _
 
 c = pl.col
@@ -74,8 +75,16 @@ RULE = Rule(
             "- loader = DataLoader(ds, batch_size=B)\n"
             "+ loader = DataLoader(ds, batch_size=B, num_workers={suggested_workers}, pin_memory=True,\n"
             "+                     persistent_workers=True, prefetch_factor=4)",
+            when=~MEGATRON & ~ACCELERATE,
         ),
-        Step("config", "#SBATCH --cpus-per-task={suggested_cpus}"),
+        Step(
+            "flag",
+            "--dataloader_num_workers {suggested_workers} --dataloader_persistent_workers True  # Hugging Face Trainer",
+            when=ACCELERATE,
+        ),
+        Step("flag", "--num-workers {suggested_workers}  # Megatron-LM", when=MEGATRON),
+        Step("config", "#SBATCH --cpus-per-task={suggested_cpus}  # of each rank", when=SLURM),
+        Step("config", 'resources: {{requests: {{cpu: "{suggested_cpus}"}}}}  # for each GPU', when=KUBERNETES),
     ),
     gain=Expect(
         (0.5 / (1 - c.share_data).clip(0.05)).clip(1.1, None),

@@ -7,6 +7,7 @@ One that holds several GPUs and works on one is job-partial-gpu-use's. A serving
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.started import ACCELERATE, DEEPSPEED, SLURM
 from advisor.text import _
 
 c = pl.col
@@ -44,7 +45,10 @@ RULE = Rule(
         Show("pcie_rx_bytes_per_s", "bytes_per_second"),
     ),
     change=(
-        Step("command", "torchrun --nproc-per-node={gpus} train.py"),
+        Step("command", "torchrun --nproc-per-node={gpus} train.py", when=~ACCELERATE & ~DEEPSPEED),
+        Step("command", "accelerate launch --num_processes {gpus} train.py", when=ACCELERATE),
+        Step("command", "deepspeed --num_gpus {gpus} train.py", when=DEEPSPEED),
+        Step("config", "#SBATCH --ntasks-per-node=1 --gpus-per-node={gpus}  # torchrun starts the ranks", when=SLURM),
         Step(
             "diff",
             "- model = nn.DataParallel(model).cuda()\n"

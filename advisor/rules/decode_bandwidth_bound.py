@@ -7,6 +7,7 @@ all, FP32 streaming more FP32 than this.
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.started import NO_ENGINE, SGLANG, VLLM
 from advisor.text import _
 
 c = pl.col
@@ -43,12 +44,22 @@ RULE = Rule(
         Show("sm_active", "ratio"),
     ),
     change=(
-        Step("flag", "vllm serve MODEL --quantization fp8 --kv-cache-dtype fp8"),
+        Step("flag", "vllm serve MODEL --quantization fp8 --kv-cache-dtype fp8", when=VLLM),
+        Step(
+            "flag", "python -m sglang.launch_server --model-path MODEL --quantization fp8 --kv-cache-dtype fp8_e5m2", when=SGLANG
+        ),
         Step(
             "diff",
             "+ from torchao.quantization import quantize_, Int8WeightOnlyConfig\n+ quantize_(model, Int8WeightOnlyConfig())",
+            when=NO_ENGINE,
         ),
-        Step("flag", 'vllm serve MODEL --speculative-config \'{{"method": "ngram", "num_speculative_tokens": 4}}\''),
+        Step("command", "vllm serve MODEL --quantization fp8  # an engine, in place of the script's own loop", when=NO_ENGINE),
+        Step(
+            "command",
+            "trtllm-serve CHECKPOINT  # one that NVIDIA's Model Optimizer has quantised to FP8",
+            when=~NO_ENGINE & ~VLLM & ~SGLANG,
+        ),
+        Step("flag", 'vllm serve MODEL --speculative-config \'{{"method": "ngram", "num_speculative_tokens": 4}}\'', when=VLLM),
     ),
     gain=Expect(
         1.3,

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Says, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -59,6 +59,13 @@ RULE = Rule(
             "config",
             "#SBATCH --time=04:00:00  # where it idles: hand the GPUs back",
             when=(c.idle_share_day >= 0.2) & (c.scheduler == "slurm"),
+        ),
+    ),
+    gain=Expect(
+        1.0,
+        _RATIO.clip(1, 1.67),
+        _(
+            "Arithmetic: back to the baseline's energy of a sample; where it went into waiting, the time comes back with it, 1.67 times at most."
         ),
     ),
     recovers=(1 - 1 / _RATIO).clip(0, 1),

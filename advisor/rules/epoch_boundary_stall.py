@@ -7,6 +7,7 @@ least, less the time of a save, which may fall on the same boundary. Below 2 % o
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.started import ACCELERATE, MAY_BE_HUGGING_FACE
 from advisor.text import _
 
 c = pl.col
@@ -48,13 +49,14 @@ RULE = Rule(
         Step(
             "diff",
             "- loader = DataLoader(ds, num_workers=W)\n+ loader = DataLoader(ds, num_workers=W, persistent_workers=True)",
+            when=~ACCELERATE,
         ),
         Step(
             "diff",
             "- self.files = sorted(Path(root).rglob('*.jpg'))  # in each worker, each epoch\n"
             "+ self.files = np.load('files.npy', mmap_mode='r')  # listed once, shared by all workers",
         ),
-        Step("flag", "--dataloader_persistent_workers True  # Hugging Face Trainer"),
+        Step("flag", "--dataloader_persistent_workers True  # Hugging Face Trainer", when=MAY_BE_HUGGING_FACE),
     ),
     gain=Expect(
         1 / (1 - 0.5 * c.step_gap_share),

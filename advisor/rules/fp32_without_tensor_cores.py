@@ -10,6 +10,7 @@ from their part of the time (Amdahl), with the factors that were measured for al
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
+from advisor.started import DEEPSPEED, MAY_BE_HUGGING_FACE, MEGATRON, OWN_LOOP
 from advisor.text import _
 
 c = pl.col
@@ -79,8 +80,11 @@ RULE = Rule(
         Step(
             "diff",
             '- loss = model(x)\n+ with torch.autocast("cuda", dtype=torch.bfloat16):  # Ampere and newer, no scaler needed\n+     loss = model(x)',
+            when=OWN_LOOP,
         ),
-        Step("flag", "--bf16 True --tf32 True  # Hugging Face Trainer"),
+        Step("flag", "--bf16 True --tf32 True  # Hugging Face Trainer", when=MAY_BE_HUGGING_FACE),
+        Step("config", '{{"bf16": {{"enabled": true}}}}  # DeepSpeed', when=DEEPSPEED),
+        Step("flag", "--bf16  # Megatron-LM", when=MEGATRON),
     ),
     gain=Expect(
         pl.when(_PROFILED).then(1 / (1 - _missed * (1 - 1 / 3.4))).otherwise(1.5),

@@ -3,6 +3,7 @@
 import polars as pl
 
 from advisor.rule import Need, Rule, Show, Step, Threshold, param
+from advisor.started import KUBERNETES, NO_SCHEDULER, SLURM
 from advisor.text import _
 
 c = pl.col
@@ -35,7 +36,13 @@ RULE = Rule(
         Show("main_cores", "cores"),
     ),
     change=(
-        Step("command", "scancel JOBID  # after asking its owner"),
+        Step("command", "scancel {slurm_job}  # after asking its owner", when=SLURM),
+        Step(
+            "command",
+            "kubectl get pods -A -o wide --field-selector spec.nodeName={node_name}  # whose it is; then kubectl delete pod",
+            when=KUBERNETES,
+        ),
+        Step("command", "kill -TERM {pid}  # after asking its owner", when=NO_SCHEDULER),
         Step(
             "config",
             "# jupyter_server_config.py\nc.MappingKernelManager.cull_idle_timeout = 3600\n"

@@ -7,6 +7,7 @@ trouble is the wait; services between requests do too, by design.
 import polars as pl
 
 from advisor.rule import Need, Rule, Show, Step, Threshold, param
+from advisor.started import KUBERNETES, SLURM
 from advisor.text import _
 
 c = pl.col
@@ -46,10 +47,17 @@ RULE = Rule(
         Show("mem_used_share_max", "ratio", "<", "mem_used_share_max_opens"),
     ),
     change=(
-        Step("command", "nvidia-smi -i {index} -mig 1 && nvidia-smi mig -i {index} -cgi 1g -C  # the GPU must be idle"),
         Step(
-            "config", "resources:\n  limits:\n    nvidia.com/mig-1g.18gb: 1  # Kubernetes; the profile's name depends on the card"
+            "command",
+            "nvidia-smi -i {index} -mig 1 && nvidia-smi mig -i {index} -cgi 19 -C  # 19: the smallest slice of A100 to B200 (nvidia-smi mig -lgip); the GPU must be idle",
+            when=~KUBERNETES,
         ),
+        Step(
+            "config",
+            "resources:\n  limits:\n    nvidia.com/mig-1g.18gb: 1  # of an H200; the profile's name depends on the card",
+            when=KUBERNETES,
+        ),
+        Step("config", "#SBATCH --gres=gpu:1g.18gb:1  # of an H200; the profile's name depends on the card", when=SLURM),
     ),
     recovers=0.0,
     risk=_("Switching MIG needs the GPU idle; slices have no NVLink and fewer counters."),

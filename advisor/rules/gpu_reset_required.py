@@ -3,6 +3,7 @@
 import polars as pl
 
 from advisor.rule import Need, Rule, Show, Step
+from advisor.started import drain
 from advisor.text import _
 
 c = pl.col
@@ -23,7 +24,7 @@ RULE = Rule(
     ),
     evidence=(Show("recovery_action", "code", ">=", 1.0),),
     change=(
-        Step("command", 'scontrol update nodename=NODE state=drain reason="gpu recovery action {recovery_action}"'),
+        *drain("gpu recovery action {recovery_action}"),
         Step("command", "nvidia-smi -i {index} -r  # for actions 1 and 4; reboot for 2 and 7"),
     ),
     recovers=1.0,

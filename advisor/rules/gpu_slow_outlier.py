@@ -11,7 +11,7 @@ busy as one can be.
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Says, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -26,6 +26,7 @@ _NO_REASON = (
 _LOADED = (c.busy >= param("busy_loaded")) & (c.sm_active >= param("sm_active_loaded"))
 _SLOW_CLOCK = (c.clock_to_peers <= param("clock_to_peers_opens")) & _NO_REASON
 _LOW_POWER = (c.power_to_peers <= param("power_to_peers_opens")) & c.clock_to_peers.is_between(0.98, 1.02)
+_SPEED = pl.coalesce(c.bench_ratio, c.clock_to_peers, pl.lit(1.0)).clip(0.5, 1.0)
 
 RULE = Rule(
     id="gpu-slow-outlier",
@@ -98,7 +99,14 @@ RULE = Rule(
             "perf=low  # a label that keeps it out of synchronous jobs over several GPUs until it is reseated or swapped",
         ),
     ),
-    recovers=(1 - c.bench_ratio.fill_null(1)).clip(0, 0.5),
+    gain=Expect(
+        1.0,
+        1 / _SPEED,
+        _(
+            "Arithmetic: the ratio of its peers' speed to its own, for a job that waits for it in each step; next to nothing for one that does not."
+        ),
+    ),
+    recovers=1 - _SPEED,
     risk=_("The node is missing while it is drained."),
     rollback=_("Take the label off."),
     verify=_("Its score is at least 0.97 of the median in three runs."),

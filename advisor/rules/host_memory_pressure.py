@@ -3,6 +3,7 @@
 import polars as pl
 
 from advisor.rule import Need, Rule, Show, Step, Threshold, param
+from advisor.started import KUBERNETES
 from advisor.text import _
 
 c = pl.col
@@ -37,7 +38,9 @@ RULE = Rule(
             "diff",
             "# a list of Python objects is copied into every worker as it is read\n- self.items = list(rows)\n+ self.items = numpy.array(rows)  # or Arrow, memory-mapped",
         ),
-        Step("config", "#SBATCH --mem=N  # ask for what the job needs, so that the scheduler keeps others away"),
+        Step("config", "#SBATCH --mem=0  # all of the node's memory; less where its jobs need less", when=~KUBERNETES),
+        Step("command", "kubectl top pods -A --sort-by=memory  # then limits.memory of those that grow", when=KUBERNETES),
+        Step("command", "ps -eo pid,user,rss,comm --sort=-rss | head -n 15  # who holds it"),
     ),
     recovers=0.0,
     risk=_("Fewer workers may starve the GPU: watch the data share."),

@@ -6,6 +6,7 @@ Idle cards lower their clocks by design, so only samples under load count. Two t
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.started import drain
 from advisor.text import _
 
 c = pl.col
@@ -41,7 +42,7 @@ RULE = Rule(
             "command",
             "nvidia-smi -i {index} -q -d PERFORMANCE,TEMPERATURE,POWER  # thermal: airflow, inlet, filters, coolant; brake: PSU, PDU, cables, the BMC's cap",
         ),
-        Step("command", 'scontrol update nodename=NODE state=drain reason="hw slowdown"  # when it lasts longer than 15 minutes'),
+        *drain("hw slowdown", "when it lasts longer than 15 minutes"),
     ),
     gain=Expect(
         1.0,

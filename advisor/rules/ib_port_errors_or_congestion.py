@@ -1,12 +1,13 @@
 """An InfiniBand or RoCE port is slow, errs or waits: every job that spans the node waits with it.
 
-A port below its rate or down; a link that went down; symbol errors at more than ten an hour. Waiting to send (xmit_wait) is told where the
+A port below its rate or down; a link that went down; symbol errors at more than a hundred an hour. Waiting to send (xmit_wait) is told where the
 job's communication is exposed too: a full buffer alone is what a busy fabric looks like.
 """
 
 import polars as pl
 
 from advisor.rule import Need, Rule, Says, Show, Step, Threshold, param
+from advisor.started import drain
 from advisor.text import _
 
 c = pl.col
@@ -50,7 +51,7 @@ RULE = Rule(
     change=(
         Step("command", "ibstat && perfquery -x  # which port, at which rate, with which errors"),
         Step("command", "mlxlink -d mlx5_0 -c -e  # cable, transceiver, bit error rate"),
-        Step("command", 'scontrol update nodename={node_name} state=drain reason="InfiniBand port"  # where the rate is reduced'),
+        *drain("InfiniBand port", "where the rate is reduced"),
     ),
     recovers=0.05,
     risk=_("Reseating a cable takes the node out of the fabric for a moment."),

@@ -7,6 +7,7 @@ by a process, the allocation is all that is known of them: advice, not a warning
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.started import ACCELERATE, DEEPSPEED, DOCKER, KUBERNETES, SLURM
 from advisor.text import _
 
 c = pl.col
@@ -28,9 +29,13 @@ RULE = Rule(
         Show("busy", "ratio"),
     ),
     change=(
-        Step("command", "torchrun --nproc-per-node={gpus} train.py  # start a rank on each GPU"),
-        Step("config", "#SBATCH --gpus-per-node={working_gpus}  # or ask for fewer"),
-        Step("env", "CUDA_VISIBLE_DEVICES  # check that it names the GPUs that the job got"),
+        Step("command", "torchrun --nproc-per-node={gpus} train.py  # start a rank on each GPU", when=~ACCELERATE & ~DEEPSPEED),
+        Step("command", "accelerate launch --num_processes {gpus} train.py  # start a rank on each GPU", when=ACCELERATE),
+        Step("command", "deepspeed --num_gpus {gpus} train.py  # start a rank on each GPU", when=DEEPSPEED),
+        Step("config", "#SBATCH --gpus={working_gpus}  # or ask for fewer", when=SLURM),
+        Step("config", "resources: {{limits: {{nvidia.com/gpu: {working_gpus}}}}}  # or ask for fewer", when=KUBERNETES),
+        Step("command", "docker run --gpus {working_gpus} IMAGE  # or take fewer", when=DOCKER),
+        Step("command", 'echo "$CUDA_VISIBLE_DEVICES"  # in the job: it must name the GPUs that the job got'),
     ),
     gain=Expect(1.0, c.gpus / c.working_gpus, _("GPUs held over GPUs that work: the speed if the missing ranks are started.")),
     recovers=1 - c.working_gpus / c.gpus,

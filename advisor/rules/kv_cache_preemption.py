@@ -44,14 +44,21 @@ RULE = Rule(
         Show("tpot_p95_s", "seconds"),
     ),
     change=(
-        Step("flag", "--max-num-seqs {seqs_that_fit}  # as many as the cache holds at today's lengths", when=c.kind == "vllm"),
+        Step(
+            "flag", "--max-num-seqs {seqs_that_fit:.0f}  # as many as the cache holds at today's lengths", when=c.kind == "vllm"
+        ),
         Step(
             "flag",
             "--kv-cache-dtype fp8  # twice the tokens, after a check of quality",
             when=(c.kind == "vllm") & c.flag_kv_cache_dtype.fill_null("auto").is_in(["auto", "bf16", "bfloat16", "fp16"]),
         ),
-        Step("flag", "--max-running-requests {seqs_that_fit} --mem-fraction-static 0.90", when=c.kind == "sglang"),
-        Step("flag", "--max_batch_size {seqs_that_fit} --kv_cache_free_gpu_mem_fraction 0.92", when=c.kind == "trtllm"),
+        Step("flag", "--max-running-requests {seqs_that_fit:.0f} --mem-fraction-static 0.90", when=c.kind == "sglang"),
+        Step("flag", "--max_batch_size {seqs_that_fit:.0f} --kv_cache_free_gpu_mem_fraction 0.92", when=c.kind == "trtllm"),
+        Step(
+            "config",
+            'parameters {{ key: "kv_cache_free_gpu_mem_fraction" value {{ string_value: "0.92" }} }}  # config.pbtxt, TensorRT-LLM backend',
+            when=c.kind == "triton",
+        ),
         Step("config", "replicas: +1  # where the queue grows once sequences are fewer", when=c.requests_waiting >= 1),
     ),
     gain=Expect(1.05, 1.2, _("Work that is done twice falls away: 5 to 20 % of throughput, 20 to 60 % of the slowest requests.")),

@@ -13,6 +13,7 @@ launches itself.
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
+from advisor.started import VLLM
 from advisor.text import _
 
 c = pl.col
@@ -73,7 +74,7 @@ RULE = Rule(
             "diff",
             "- print(loss.item())  # each step\n+ if step % 100 == 0: print(loss.item())  # .item() and .cpu() drain the queue",
         ),
-        Step("flag", "vLLM: remove --enforce-eager"),
+        Step("flag", "--no-enforce-eager  # vLLM: with CUDA graphs", when=VLLM),
     ),
     gain=Expect(
         1 / (1 - 0.5 * c.share_launch),

@@ -54,7 +54,9 @@ RULE = Rule(
         Show("ecc_uncorrected_new", "errors"),
     ),
     change=(
-        Step("command", "# stop, go back to the last checkpoint before step {steps_total}, and leave the batches after it out"),
+        Step(
+            "command", "# stop, go back to the last checkpoint before step {steps_total:.0f}, and leave the batches after it out"
+        ),
         Step("diff", "+ torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # before optimizer.step()"),
         Step("diff", "+ sampler.set_epoch(epoch)  # and restore RNG and sampler with the checkpoint", when=_STILL | _JUMP),
         Step("command", "dcgmi diag -r 3  # where the same batch is fine on other GPUs", when=_NAN | _SPIKES),

@@ -5,7 +5,8 @@ Cores are short by arithmetic (PL-10) below four for each GPU; that it matters, 
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Says, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
+from advisor.started import KUBERNETES, SLURM
 from advisor.text import _
 
 c = pl.col
@@ -64,8 +65,13 @@ RULE = Rule(
             "diff",
             "- transforms on the processor\n+ transforms on the GPU (DALI, torchvision.transforms.v2 on CUDA tensors), or done once before the training",
         ),
-        Step("config", "#SBATCH --constraint=cpurich  # for jobs that prepare much input"),
-        Step("command", "kubectl label node {node_name} cpu-rich=false"),
+        Step("config", "#SBATCH --constraint=cpurich  # for jobs that prepare much input", when=~KUBERNETES),
+        Step("command", "kubectl label node {node_name} cpu-rich=false", when=~SLURM),
+    ),
+    gain=Expect(
+        1.0,
+        pl.min_horizontal(3.0, 1 / (1 - c.share_data).clip(0.05)),
+        _("The upper value is 1 / (1 - data share), 3 at most: nothing of the input is waited for any more."),
     ),
     recovers=c.share_data,
     risk=_("Nodes with more cores cost more."),

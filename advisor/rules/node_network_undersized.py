@@ -3,6 +3,7 @@
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.started import DEEPSPEED, MEGATRON, OWN_LOOP
 from advisor.text import _
 
 c = pl.col
@@ -35,11 +36,23 @@ RULE = Rule(
         Show("nodes", "nodes", ">=", 2.0),
     ),
     change=(
-        Step("diff", "+ with model.no_sync():  # all micro-batches of a step but the last\n+     loss.backward()"),
+        Step(
+            "diff",
+            "- loss.backward()\n+ with model.no_sync():  # all micro-batches of a step but the last\n+     loss.backward()",
+            when=OWN_LOOP,
+        ),
+        Step(
+            "flag", "--overlap-grad-reduce --overlap-param-gather  # Megatron-LM, with --use-distributed-optimizer", when=MEGATRON
+        ),
+        Step(
+            "config",
+            '{{"zero_optimization": {{"overlap_comm": true}}, "gradient_accumulation_steps": 8}}  # DeepSpeed',
+            when=DEEPSPEED,
+        ),
         Step(
             "diff",
             "+ model.register_comm_hook(None, default_hooks.bf16_compress_hook)  # half the bytes of FP32 gradients",
-            when=c.sharding.is_null() | (c.sharding == "ddp"),
+            when=OWN_LOOP & (c.sharding.is_null() | (c.sharding == "ddp")),
         ),
         Step(
             "diff",

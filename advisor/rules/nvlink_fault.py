@@ -7,6 +7,7 @@ rate: healthy links of an H200 count none.
 import polars as pl
 
 from advisor.rule import Need, Rule, Says, Show, Step, Threshold, param
+from advisor.started import drain
 from advisor.text import _
 
 c = pl.col
@@ -46,9 +47,7 @@ RULE = Rule(
     change=(
         Step("command", "systemctl status nvidia-fabricmanager  # its version must be the driver's"),
         Step("command", "nvidia-smi nvlink -s -i {index} && nvidia-smi nvlink -e -i {index}"),
-        Step(
-            "command", 'scontrol update nodename={node_name} state=drain reason="NVLink"  # then reset the baseboard, or reboot'
-        ),
+        *drain("NVLink", "then reset the baseboard, or reboot"),
     ),
     recovers=0.3,
     risk=_("Resetting the links resets every GPU of the baseboard."),

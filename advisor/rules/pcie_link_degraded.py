@@ -3,6 +3,7 @@
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step
+from advisor.started import drain
 from advisor.text import _
 
 c = pl.col
@@ -29,10 +30,7 @@ RULE = Rule(
     change=(
         Step("command", "nvidia-smi -i {index} -q | grep -A 12 'GPU Link Info'"),
         Step("command", "nvbandwidth -t host_to_device_memcpy_ce"),
-        Step(
-            "command",
-            'scontrol update nodename=NODE state=drain reason="pcie"  # reseat card and riser, check bifurcation and firmware',
-        ),
+        *drain("pcie", "reseat card and riser, check bifurcation and firmware"),
     ),
     gain=Expect(1.0, 1.4, _("Restores 2 to 4 times the host-device bandwidth; an estimate for jobs that use it.")),
     recovers=c.share_copy.fill_null(0) * 0.5,

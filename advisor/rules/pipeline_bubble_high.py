@@ -38,7 +38,7 @@ RULE = Rule(
     change=(
         Step(
             "diff",
-            "- {microbatches} micro-batches a step\n+ {pipeline_microbatches} micro-batches a step  # smaller ones, at the same global batch",
+            "- {microbatches:.0f} micro-batches a step\n+ {pipeline_microbatches:.0f} micro-batches a step  # smaller ones, at the same global batch",
         ),
         Step(
             "flag",

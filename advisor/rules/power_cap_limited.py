@@ -44,7 +44,7 @@ RULE = Rule(
         Show("power_limit_w", "watts"),
         Show("power_limit_default_w", "watts"),
     ),
-    change=(Step("command", "nvidia-smi -i {index} -pl {power_limit_default_w}"),),
+    change=(Step("command", "nvidia-smi -i {index} -pl {power_limit_default_w:.0f}"),),
     gain=Expect(1.02, 1.2, _("Depends on the depth of the cap and on how compute-bound the job is; an estimate.")),
     recovers=(1 - c.power_limit_ratio) * 0.5,
     risk=_("More power and heat in the rack: check its budget, and whether the limit is a policy."),

@@ -45,9 +45,11 @@ RULE = Rule(
     change=(
         Step(
             "command",
-            "nvidia-smi -lgc 0,{clock_92}  # then 85 % and 78 % of the highest clock, ten minutes each, and compare samples a joule",
+            "nvidia-smi -lgc 0,{clock_92:.0f}  # then 85 % and 78 % of the highest clock, ten minutes each, and compare samples a joule",
         ),
-        Step("command", "nvidia-smi -pl {power_85}  # as the hard limit; caps of the clock usually save more at the same speed"),
+        Step(
+            "command", "nvidia-smi -pl {power_85:.0f}  # as the hard limit; caps of the clock usually save more at the same speed"
+        ),
     ),
     gain=Expect(
         0.93,
@@ -58,7 +60,7 @@ RULE = Rule(
     ),
     recovers=0.0,
     risk=_("Parts of the job that are bound by math become slower."),
-    rollback=_("nvidia-smi -rgc && nvidia-smi -pl {power_limit_default_w}"),
+    rollback=_("nvidia-smi -rgc && nvidia-smi -pl {power_limit_default_w:.0f}"),
     verify=_("Energy of a sample down by 5 % and samples per second by 5 % at most, over 24 hours."),
     sources=("arxiv.org/abs/2402.18593", "planner energy"),
 )

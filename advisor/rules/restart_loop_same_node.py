@@ -7,6 +7,7 @@ fault, what stays with the node is the node's.
 import polars as pl
 
 from advisor.rule import Need, Rule, Says, Show, Step, Threshold, param
+from advisor.started import KUBERNETES, SLURM
 from advisor.text import _
 
 c = pl.col
@@ -46,8 +47,8 @@ RULE = Rule(
         Show("xids_7d", "events"),
     ),
     change=(
-        Step("command", 'scontrol update nodename={node_name} state=drain reason="repeat failures"'),
-        Step("command", "kubectl taint node {node_name} gpu-health=suspect:NoSchedule"),
+        Step("command", 'scontrol update nodename={node_name} state=drain reason="repeat failures"', when=~KUBERNETES),
+        Step("command", "kubectl taint node {node_name} gpu-health=suspect:NoSchedule", when=~SLURM),
         Step("command", "dcgmi diag -r 3 && fettle bench  # back into service after both and a day's soak"),
     ),
     recovers=0.0,

@@ -3,6 +3,7 @@
 import polars as pl
 
 from advisor.rule import Need, Rule, Show, Step
+from advisor.started import drain
 from advisor.text import _
 
 c = pl.col
@@ -20,7 +21,7 @@ RULE = Rule(
     summary=_("The GPU has no spare rows left for a faulty one: errors will come back."),
     evidence=(Show("remap_failed", "flag", ">=", 1.0), Show("remap_pending", "flag")),
     change=(
-        Step("command", 'scontrol update nodename=NODE state=drain reason="row remap failed"'),
+        *drain("row remap failed"),
         Step("command", "nvidia-smi -i {index} -r  # once, then look again"),
         Step("command", "nvidia-bug-report.sh && dcgmi diag -r 3  # and open an RMA when the flag stays"),
     ),

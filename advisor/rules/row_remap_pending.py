@@ -3,6 +3,7 @@
 import polars as pl
 
 from advisor.rule import Need, Rule, Show, Step
+from advisor.started import drain
 from advisor.text import _
 
 c = pl.col
@@ -21,7 +22,7 @@ RULE = Rule(
     summary=_("A row of memory was found faulty and is replaced at the next reset; until then another error may hit it."),
     evidence=(Show("remap_pending", "flag", ">=", 1.0), Show("remap_failed", "flag")),
     change=(
-        Step("command", 'scontrol update nodename=NODE state=drain reason="remap reset"  # at the next idle moment'),
+        *drain("remap reset", "at the next idle moment"),
         Step("command", "nvidia-smi -i {index} -r"),
     ),
     recovers=0.0,

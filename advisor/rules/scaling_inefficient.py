@@ -8,6 +8,7 @@ A profile with communication that nothing hides says what the efficiency is lost
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.started import DEEPSPEED, MEGATRON, OWN_LOOP
 from advisor.text import _
 
 c = pl.col
@@ -65,19 +66,28 @@ RULE = Rule(
     change=(
         Step(
             "diff",
-            "- sync every micro-batch\n+ with model.no_sync():  # all micro-batches of a step but the last\n+     loss.backward()",
+            "- loss.backward()\n+ with model.no_sync():  # all micro-batches of a step but the last\n+     loss.backward()",
+            when=OWN_LOOP,
+        ),
+        Step(
+            "flag", "--overlap-grad-reduce --overlap-param-gather  # Megatron-LM, with --use-distributed-optimizer", when=MEGATRON
+        ),
+        Step(
+            "config",
+            '{{"zero_optimization": {{"overlap_comm": true, "contiguous_gradients": true}}}}  # DeepSpeed',
+            when=DEEPSPEED,
         ),
         Step(
             "diff",
             "- DDP(model)\n+ DDP(model, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)",
-            when=c.sharding.is_null() | (c.sharding == "ddp"),
+            when=OWN_LOOP & (c.sharding.is_null() | (c.sharding == "ddp")),
         ),
         Step(
             "diff",
             "+ model.register_comm_hook(None, default_hooks.bf16_compress_hook)  # half the bytes of FP32 gradients",
-            when=c.sharding.is_null() | (c.sharding == "ddp"),
+            when=OWN_LOOP & (c.sharding.is_null() | (c.sharding == "ddp")),
         ),
-        Step("config", "#SBATCH --gpus={scaling_reference_gpus}  # fewer GPUs a job, more jobs", when=c.scheduler == "slurm"),
+        Step("config", "#SBATCH --gpus={scaling_reference_gpus:.0f}  # fewer GPUs a job, more jobs", when=c.scheduler == "slurm"),
     ),
     gain=Expect(
         1.03,

@@ -43,7 +43,7 @@ RULE = Rule(
         Says(
             (c.tenants >= 2).fill_null(False),
             _(
-                "The engine takes {memory_fraction:.2f} of the memory of a GPU on which {tenants} programs compute; it does not see the others."
+                "The engine takes {memory_fraction:.2f} of the memory of a GPU on which {tenants:.0f} programs compute; it does not see the others."
             ),
         ),
         Says(
@@ -60,7 +60,9 @@ RULE = Rule(
         Show("kv_cache_used_max", "ratio"),
     ),
     change=(
-        Step("flag", "--gpu-memory-utilization 0.90", when=c.kind.ne_missing("sglang")),
+        Step("flag", "--gpu-memory-utilization 0.90", when=c.kind.is_null() | (c.kind == "vllm")),
+        Step("flag", "--kv_cache_free_gpu_mem_fraction 0.85", when=c.kind == "trtllm"),
+        Step("config", "instance_group [{{ count: 1, kind: KIND_GPU }}]  # one copy of the model a GPU", when=c.kind == "triton"),
         Step("flag", "--mem-fraction-static 0.88", when=c.kind == "sglang"),
         Step("flag", "--max-num-batched-tokens 8192  # smaller peaks of activations", when=c.kind == "vllm"),
     ),

@@ -60,12 +60,12 @@ RULE = Rule(
     change=(
         Step(
             "flag",
-            "--max-num-seqs {seqs_that_fit}  # the cap is reached and the cache has room",
+            "--max-num-seqs {seqs_that_fit:.0f}  # the cap is reached and the cache has room",
             when=(c.kind == "vllm") & (c.requests_running >= 0.95 * c.max_num_seqs) & (c.kv_cache_used < 0.8),
         ),
         Step(
             "flag",
-            "--max-running-requests {seqs_that_fit}  # the cap is reached and the cache has room",
+            "--max-running-requests {seqs_that_fit:.0f}  # the cap is reached and the cache has room",
             when=(c.kind == "sglang") & (c.requests_running >= 0.95 * c.max_num_seqs) & (c.kv_cache_used < 0.8),
         ),
         Step("config", "replicas: +1  # scale on waiting requests, not on the processor or on GPU utilisation"),

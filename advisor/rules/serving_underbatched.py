@@ -7,6 +7,7 @@ serve more sequences. Without the engine's own metrics this is a proxy.
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.started import NO_ENGINE, SGLANG, VLLM
 from advisor.text import _
 
 c = pl.col
@@ -47,10 +48,19 @@ RULE = Rule(
         Show("sm_occupancy", "ratio"),
     ),
     change=(
-        Step("flag", "vllm serve MODEL --max-num-seqs 512 --max-num-batched-tokens 16384"),
+        Step("flag", "--max-num-seqs 512 --max-num-batched-tokens 16384  # vLLM", when=VLLM),
+        Step("flag", "--max-running-requests 512 --chunked-prefill-size 16384  # SGLang", when=SGLANG),
+        Step("flag", "--max_batch_size 512 --max_num_tokens 16384  # TensorRT-LLM", when=c.serving_engine == "trtllm"),
+        Step(
+            "config",
+            "max_batch_size: 64\ndynamic_batching {{ max_queue_delay_microseconds: 500 }}  # Triton",
+            when=c.serving_engine == "triton",
+        ),
+        Step("command", "vllm serve MODEL --max-num-seqs 512  # an engine, in place of the script's own loop", when=NO_ENGINE),
         Step(
             "diff",
             "- for prompt in prompts: generate(prompt)\n+ generate(prompts)  # one batch; or serve with continuous batching",
+            when=NO_ENGINE,
         ),
     ),
     gain=Expect(1.5, 58.0, _("For comparison, batch 64 instead of 1 gave another model 58 times the tokens/s (286 to 16,666).")),

@@ -7,6 +7,7 @@ elsewhere. An I/O wait in percent of all cores means nothing: four blocked worke
 import polars as pl
 
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.started import KUBERNETES, NO_SCHEDULER, SLURM
 from advisor.text import _
 
 c = pl.col
@@ -51,14 +52,22 @@ RULE = Rule(
         Show("busy", "ratio"),
     ),
     change=(
-        Step("command", 'srun --ntasks-per-node=1 rsync -a "$DATA/" "$SLURM_TMPDIR/data/"  # stage to the local disk'),
+        Step(
+            "command", 'srun --ntasks-per-node=1 rsync -a "$DATA/" "$SLURM_TMPDIR/data/"  # stage to the local disk', when=SLURM
+        ),
+        Step(
+            "config",
+            "volumes: [{{name: scratch, emptyDir: {{}}}}]  # on the node's disk; an init container stages the data into it",
+            when=KUBERNETES,
+        ),
+        Step("command", 'rsync -a "$DATA/" "${{TMPDIR:-/tmp}}/data/"  # stage to the local disk', when=NO_SCHEDULER),
         Step(
             "diff",
             "- loader = DataLoader(ds, num_workers=W)\n+ loader = DataLoader(ds, num_workers=2 * W, prefetch_factor=4)  # more reads in flight",
         ),
         Step(
-            "config",
-            "# many small files: pack them\ntar --sort=name -cf shard-000000.tar ...  # 256 MB to 1 GB, read with webdataset",
+            "command",
+            'tar --sort=name -cf shard-000000.tar -C "$DATA" .  # many small files: pack them, 256 MB to 1 GB a shard, read with webdataset',
         ),
     ),
     gain=Expect(

@@ -6,7 +6,7 @@ median is more than place. Peers count only within 10 % of power and when there 
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -29,10 +29,22 @@ RULE = Rule(
     clears=(c.warmer_than_peers_c.fill_null(0) < param("warmer_than_peers_clears_c"))
     & (c.sw_thermal_share.fill_null(0) < param("sw_thermal_share_clears")),
     yields_to=("hw-slowdown-active",),
-    title=_("The GPU runs hotter than its peers"),
+    title=_("The GPU runs hotter than it should"),
     summary=_(
         "{temperature_c:.0f} °C under load, {warmer_than_peers_c:.0f} °C above the node's median at the same power; thermal slowdown in"
         " {sw_thermal_share:.1%} of the time."
+    ),
+    cases=(
+        Says(
+            (c.warmer_than_peers_c < param("warmer_than_peers_opens_c")).fill_null(True),
+            _(
+                "For {sw_thermal_share:.1%} of the time the driver held the clocks down for heat, at {temperature_c:.0f} °C under load."
+            ),
+        ),
+        Says(
+            c.sw_thermal_share.is_null(),
+            _("{temperature_c:.0f} °C under load, {warmer_than_peers_c:.0f} °C above the node's median at the same power."),
+        ),
     ),
     evidence=(
         Show("warmer_than_peers_c", "celsius", ">=", "warmer_than_peers_opens_c"),
@@ -46,7 +58,17 @@ RULE = Rule(
             "command",
             "nvidia-smi -i {index} -q -d TEMPERATURE,POWER  # then: cleaning, thermal paste, quick connects, fan profile in the BMC",
         ),
-        Step("command", "nvidia-smi -i {index} -pl WATTS  # until it is repaired: 80 to 90 % of the default"),
+        Step(
+            "command",
+            "nvidia-smi -i {index} -pl {power_85:.0f}  # until it is repaired: 85 % of the default",
+        ),
+    ),
+    gain=Expect(
+        1.0,
+        1 / (1 - 0.3 * c.sw_thermal_share.fill_null(0).clip(0, 1)),
+        _(
+            "An estimate: while the driver slows it for heat a GPU loses up to 30 % of its speed; a hot one that is not slowed gains nothing yet."
+        ),
     ),
     recovers=c.sw_thermal_share.fill_null(0) * 0.2,
     risk=_("A lower power limit costs a little speed."),

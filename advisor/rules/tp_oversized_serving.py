@@ -44,9 +44,9 @@ RULE = Rule(
         Show("nvlink_share", "ratio"),
     ),
     change=(
-        Step("flag", "--tensor-parallel-size {tp_half} --data-parallel-size 2", when=c.kind == "vllm"),
-        Step("flag", "--tp {tp_half} --dp 2", when=c.kind == "sglang"),
-        Step("config", "# two replicas of {tp_half} GPU(s) behind the router", when=~c.kind.is_in(["vllm", "sglang"])),
+        Step("flag", "--tensor-parallel-size {tp_half:.0f} --data-parallel-size 2", when=c.kind == "vllm"),
+        Step("flag", "--tp {tp_half:.0f} --dp 2", when=c.kind == "sglang"),
+        Step("config", "# two replicas of {tp_half:.0f} GPU(s) behind the router", when=~c.kind.is_in(["vllm", "sglang"])),
     ),
     gain=Expect(1.2, 1.9, _("Tokens a second of each GPU; half of the exchange between them falls away.")),
     recovers=0.3,

@@ -42,7 +42,11 @@ RULE = Rule(
         Show("ib_bytes_per_s", "bytes_per_second"),
     ),
     change=(
-        Step("flag", "--tensor-parallel-size {ranks_on_node} --pipeline-parallel-size {nodes}", when=c.serving_engine == "vllm"),
+        Step(
+            "flag",
+            "--tensor-parallel-size {ranks_on_node} --pipeline-parallel-size {nodes}",
+            when=c.serving_engine == "vllm",
+        ),
         Step(
             "flag",
             "--tensor-model-parallel-size {ranks_on_node} --pipeline-model-parallel-size {nodes}",

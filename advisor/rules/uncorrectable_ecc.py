@@ -3,6 +3,7 @@
 import polars as pl
 
 from advisor.rule import Need, Rule, Show, Step
+from advisor.started import drain
 from advisor.text import _
 
 c = pl.col
@@ -27,7 +28,7 @@ RULE = Rule(
         Show("remap_failed", "flag"),
     ),
     change=(
-        Step("command", 'scontrol update nodename=NODE state=drain reason="uncorrectable ECC"'),
+        *drain("uncorrectable ECC"),
         Step("command", "nvidia-smi -i {index} -r"),
         Step("command", "dcgmi diag -r 3"),
     ),

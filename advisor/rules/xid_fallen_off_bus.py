@@ -7,6 +7,7 @@ second. One that was never there since the boot makes no event: only the invento
 import polars as pl
 
 from advisor.rule import Need, Rule, Says, Show, Step
+from advisor.started import drain
 from advisor.text import _
 
 c = pl.col
@@ -33,8 +34,7 @@ RULE = Rule(
     ),
     evidence=(Show("node_gpus_present", "gpus"), Show("node_gpus", "gpus"), Show("xids_7d", "events")),
     change=(
-        Step("command", 'scontrol update nodename={node_name} state=drain reason="GPU missing"'),
-        Step("command", "kubectl cordon {node_name}", when=c.note_expected_gpus.is_not_null() | c.node_name.is_not_null()),
+        *drain("GPU missing"),
         Step("command", "nvidia-bug-report.sh && lspci -d 10de: && dmesg | grep -i -e xid -e nvrm"),
         Step("command", "fettle agent doctor  # after a power cycle: are all of them back?"),
     ),

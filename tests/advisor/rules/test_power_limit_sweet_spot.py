@@ -41,4 +41,4 @@ def test_the_numbers_are_the_cards() -> None:
 
     assert finding.change[0].text.startswith("nvidia-smi -lgc 0,1822 ")
     assert finding.change[1].text.startswith("nvidia-smi -pl 595 ")
-    assert finding.rollback.english() == "nvidia-smi -rgc && nvidia-smi -pl 700.0"
+    assert finding.rollback.english() == "nvidia-smi -rgc && nvidia-smi -pl 700"
