@@ -6,8 +6,8 @@ from pytest_django import Settings
 
 from fleet.findings import cost
 from fleet.findings.models import RANK, Finding
-from tests.fleet.findings.test_lifecycle import NOON, TEN_S, see
-from tests.fleet.rows import found
+from tests.fleet.findings.test_lifecycle import TEN_S, see
+from tests.fleet.rows import NOON, found
 
 
 def test_a_price_makes_money_of_gpu_hours(settings: Settings) -> None:
