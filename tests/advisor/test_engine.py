@@ -29,11 +29,11 @@ def test_it_finds_nothing_on_a_healthy_fleet() -> None:
         assert not [name for name in gap.missing if HEALTHY.get(name, SERVICE.get(name)) is not None], gap
 
 
-def test_it_orders_findings_by_severity_then_by_what_they_recover() -> None:
-    """What is worst and pays most comes first."""
+def test_it_orders_findings_by_what_they_win_back() -> None:
+    """What pays most comes first; what wins no time back follows by severity, then by name."""
     found = fired(mem_used_share=0.95, bottleneck="launch", share_launch=0.6, share_compute=0.4, host_mem_share=0.97)
 
-    assert found == ["host-memory-pressure", "memory-nearly-full", "launch-bound-small-kernels"]
+    assert found == ["launch-bound-small-kernels", "host-memory-pressure", "memory-nearly-full"]
 
 
 def test_a_sick_card_silences_performance_advice() -> None:
