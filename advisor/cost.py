@@ -10,7 +10,7 @@ from advisor.text import Text, _
 
 HOURS_A_DAY: Final = 24
 WITHOUT_PRICE: Final = _("{hours} GPU-hours a day")
-WITH_PRICE: Final = _("{hours} GPU-hours a day, {money} {currency} at {price} {currency} a GPU-hour")
+WITH_PRICE: Final = _("{hours} GPU-hours a day, {money} at {price} a GPU-hour")
 
 
 def gpu_hours_a_day(recoverable: float, gpus: int | None) -> float | None:
@@ -38,19 +38,18 @@ def _plain(value: float, decimals: int) -> str:
 
 
 def said(
-    gpu_hours: float | None, price: float | None, currency: str, number: Callable[[float, int], str] = _plain
+    gpu_hours: float | None, price: float | None, currency: str, number: Callable[[float, int], str] = _plain, space: str = " "
 ) -> Text | None:
-    """The cost in a sentence; None where there is nothing to win back, or nobody knows how much. `number` writes a value with its decimals."""
+    """The cost in a sentence; None where there is nothing to win back, or nobody knows how much.
+
+    `number` writes a value with its decimals; `space` stands between a sum and its currency.
+    """
     if not gpu_hours:
         return None
     hours = number(gpu_hours, digits(gpu_hours))
     money = cost_a_day(gpu_hours, price)
     if money is None or price is None:
         return Text(WITHOUT_PRICE, {"hours": hours})
-    params = {
-        "hours": hours,
-        "money": number(money, digits(money, money=True)),
-        "currency": currency,
-        "price": number(price, 2 if price == 0 or price >= 0.1 else 4),
-    }
-    return Text(WITH_PRICE, params)
+    total = f"{number(money, digits(money, money=True))}{space}{currency}"
+    each = f"{number(price, 2 if price == 0 or price >= 0.1 else 4)}{space}{currency}"
+    return Text(WITH_PRICE, {"hours": hours, "money": total, "price": each})

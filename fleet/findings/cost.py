@@ -6,13 +6,14 @@ from django.utils.translation import gettext, gettext_noop
 
 from advisor import cost
 
+SPACE = "\u00a0"  # a sum and its currency stay on one line
 NOTHING = gettext_noop("no GPU time by itself")
 UNKNOWN = gettext_noop("unknown: how many GPUs it stands for was not told")
 
 
 def sentence(gpu_hours: float | None) -> str:
     """`38 GPU-hours a day, 95 USD at 2.50 USD a GPU-hour`; "" where there is nothing to win back, or nobody knows how much."""
-    text = cost.said(gpu_hours, settings.FETTLE_GPU_HOUR_PRICE, settings.FETTLE_CURRENCY, _number)
+    text = cost.said(gpu_hours, settings.FETTLE_GPU_HOUR_PRICE, settings.FETTLE_CURRENCY, _number, SPACE)
     return gettext(text.id).format_map(text.params) if text else ""
 
 

@@ -16,7 +16,7 @@ def test_the_page_says_what_a_finding_costs(viewer: Client, settings: Settings) 
     priced = make_finding(node, list(node.gpus.all())[:1], gpus_total=4, gpu_hours_a_day=38.4)
     page = viewer.get(f"/findings/{priced.pk}/").content.decode()
 
-    assert "<dt>What it costs</dt><dd>38.4 GPU-hours a day, 96.00 USD at 2.50 USD a GPU-hour</dd>" in page
+    assert "<dt>What it costs</dt><dd>38.4 GPU-hours a day, 96.00\u00a0USD at 2.50\u00a0USD a GPU-hour</dd>" in page
     assert "<dt>Since</dt>" in page
 
 

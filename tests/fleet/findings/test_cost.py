@@ -14,10 +14,10 @@ def test_a_price_makes_money_of_gpu_hours(settings: Settings) -> None:
     """With its currency, and numbers as the language writes them."""
     settings.FETTLE_GPU_HOUR_PRICE, settings.FETTLE_CURRENCY = 2.5, "EUR"
 
-    assert cost.sentence(1843.2) == "1,843 GPU-hours a day, 4,608 EUR at 2.50 EUR a GPU-hour"
+    assert cost.sentence(1843.2) == "1,843 GPU-hours a day, 4,608\u00a0EUR at 2.50\u00a0EUR a GPU-hour"
     assert (cost.a_day(38.0), cost.currency()) == (95.0, "EUR")
     with override("de"):
-        assert "4.608 EUR" in cost.sentence(1843.2)
+        assert "4.608\u00a0EUR" in cost.sentence(1843.2)
 
 
 def test_without_a_price_there_is_no_money(settings: Settings) -> None:

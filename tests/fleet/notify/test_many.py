@@ -44,6 +44,20 @@ def told(**which: object) -> set[tuple[str, int]]:
     return set(Delivery.objects.filter(**which).values_list("state", "attempts"))
 
 
+def test_the_dearest_of_many_are_named_first(cards: list[Gpu], chat: Receiver) -> None:
+    """A message about many names those that cost most, and what all of them cost."""
+    Route.objects.create(name="a", url=chat.url())
+    judge(0, [of(card, recoverable=0.5, gpus=1 + 9 * (card.index == 7)) for card in cards], cards)
+    (lead,) = routing.route()
+    routing.take()
+    routing.attempt(lead)
+    (got,) = chat.got
+
+    named = [line.split(":")[0] for line in got["message"].split("\n") if line.startswith("• ")]
+    assert {name for name in named if "GPU 7" in name} == set(named[: len(named) - 1])
+    assert "\nCosts: 1,020 GPU-hours a day\n" in got["message"]
+
+
 def test_forty_gpus_at_once_are_one_message(cards: list[Gpu], chat: Receiver) -> None:
     """It names the first, counts the rest and leads to all; each finding's delivery is sent."""
     Route.objects.create(name="a", url=chat.url())

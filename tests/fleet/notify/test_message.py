@@ -66,6 +66,17 @@ def test_a_new_finding_says_what_where_how_much_and_what_to_do(card: Gpu, chat: 
     ]
 
 
+def test_a_message_says_what_the_finding_costs(card: Gpu, chat: Receiver, settings: Settings) -> None:
+    """One line, behind since when: GPU-hours, and money at the site's price."""
+    settings.FETTLE_GPU_HOUR_PRICE, settings.FETTLE_CURRENCY = 2.5, "EUR"
+    one = found(target=str(card.pk), severity="critical", recoverable=0.5, gpus=8)
+    judge(card, 0, [one], one)
+    (got,) = chat.got
+
+    said = got["message"].replace("\u00a0", " ")
+    assert "Since: 2026-11-30 12:00:00 UTC\nCosts: 96.0 GPU-hours a day, 240 EUR at 2.50 EUR a GPU-hour\n" in said
+
+
 def test_a_finding_that_grew_worse_says_from_what_to_what(card: Gpu, chat: Receiver) -> None:
     """Both severities by their words."""
     one = found(target=str(card.pk))
