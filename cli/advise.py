@@ -168,7 +168,9 @@ def _finding(number: int, finding: "Finding", price: float | None, currency: str
         out.append(f"   Gain: {gain.low:g} to {gain.high:g} times the speed. {gain.basis.english()}")
     else:
         all_of_it = finding.recoverable >= 1
-        out.append(f"   Gain: {'all of its GPU time; there is no speed to compare with' if all_of_it else 'not a matter of speed'}.")
+        out.append(
+            f"   Gain: {'all of its GPU time; there is no speed to compare with' if all_of_it else 'not a matter of speed'}."
+        )
     out.append(f"   Risk: {finding.risk.english()}")
     out.append(f"   Roll back: {finding.rollback.english()}")
     out.append(f"   Verify: {finding.verify.english()}")
