@@ -84,7 +84,7 @@ def _judged(recording: Recording, patience_s: float, profile: Mapping[str, float
         schema = {"job": pl.String(), **{name: kind(name) for name in profile}}
         more = replace(more, slow={"job": pl.DataFrame([{"job": recording.name, **profile}], schema=schema)})
     frames = with_more(frames, more)
-    evaluation = evaluate(load(), frames)
+    evaluation = evaluate([rule for rule in load() if rule.scope != "fleet"], frames)
     jobs = [diagnosis for diagnosis in diagnose(frames) if diagnosis.scope == "job"]
     if not jobs:
         nothing = Diagnosis("job", recording.name, None, {}, "low")

@@ -67,7 +67,7 @@ RULE = Rule(
         pl.max_horizontal(_SMS_FILLED.fill_null(2.0), (_REACH / c.math_when_busy.clip(0.005)).fill_null(8.0)).clip(2.0, 64.0),
         _(
             "The lower value is one doubling that gives half of what it could, the upper a batch doubled until the busiest math pipe"
-            " is near what it can reach, 64 at most: more work for each SM counts too. Measured on an H200: 57 times the samples a second"
+            " is near what it can reach, 64 at most: more work for each SM counts too. For comparison, on an H200: 57 times the samples a second"
             " at 128 times the batch."
         ),
     ),

@@ -63,7 +63,7 @@ RULE = Rule(
         1 / (1 - 1.4 * c.share_checkpoint).clip(0.05, None),
         _(
             "From 60 % of the stall gone to all of it, the stall taken up to 1.4 times as long as was seen: a window holds few saves, and each begins"
-            " with copies and ends with waiting that are not writing. Measured on an H200: 1.70 times the speed at 31 % of stall."
+            " with copies and ends with waiting that are not writing. For comparison, on an H200: 1.70 times the speed at 31 % of stall."
         ),
     ),
     recovers=c.share_checkpoint * 0.9,

@@ -49,7 +49,7 @@ RULE = Rule(
         1.2,
         (1.25 * c.tenants.cast(pl.Float64)).clip(1.5, 5.0),
         _(
-            "The upper value is the tenants' number, with a quarter for switching between them: they take turns. Measured on H200: with"
+            "The upper value is the tenants' number, with a quarter for switching between them: they take turns. For comparison, on H200: with"
             " the GPU to itself a training ran 2.14 times as fast as beside one other, another 2.2 times."
         ),
     ),

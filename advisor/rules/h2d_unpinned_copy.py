@@ -88,8 +88,8 @@ RULE = Rule(
         1 / (1 - 0.5 * _SHARE * (1 - _OF_PINNED)),
         pl.min_horizontal(8.0, 1 / pl.max_horizontal(1 - _SHARE, _SHARE * _OF_PINNED).clip(0.05)),
         _(
-            "From half of what pinning takes off the copies to copies at 0.85 of the link that hide behind the work, 8 times at most. Measured on"
-            " H200: copies of 7 and 18.5 GB/s became 55 and 48, and a job that copied 80 % of the time ran at 3.05 times the speed."
+            "From half of what pinning takes off the copies to copies at 0.85 of the link that hide behind the work, 8 times at most. For comparison,"
+            " on H200 copies of 7 and 18.5 GB/s became 55 and 48, and a job that copied 80 % of the time ran at 3.05 times the speed."
         ),
     ),
     recovers=_SHARE * 0.62,

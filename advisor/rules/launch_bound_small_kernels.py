@@ -81,7 +81,7 @@ RULE = Rule(
         pl.min_horizontal(8.0, 1.4 / (1 - c.share_launch).clip(0.05)),
         _(
             "From half of the gaps gone to all of them, with up to 30 % of the kernels' time too: a graph and a fused optimizer spare"
-            " kernels. Measured on H200: 6.81 and 4.18 times the speed, in jobs that waited 80 and 76 % of the time."
+            " kernels. For comparison, on H200: 6.81 and 4.18 times the speed, in jobs that waited 80 and 76 % of the time."
         ),
     ),
     recovers=c.share_launch,

@@ -29,7 +29,16 @@ def test_what_explains_it_is_said_instead() -> None:
     from advisor.engine import evaluate
     from advisor.rule import load
 
-    starved = {"share_data": 0.8, "share_compute": 0.2, "busy": 0.2, "children": 0.0, "children_cores": 0.0, "free_cores": 27.0}
+    starved = {
+        "share_data": 0.8,
+        "share_compute": 0.2,
+        "busy": 0.2,
+        "children": 0.0,
+        "children_cores": 0.0,
+        "workers_per_rank": 0.0,
+        "dataloader_workers": 0.0,
+        "free_cores": 27.0,
+    }
     found = evaluate(load(), frames(**(TestLowMfu.fires | starved | {"main_cores": 4.0}))).findings
 
     assert "dataloader-too-few-workers" in {finding.rule for finding in found}
