@@ -14,7 +14,7 @@ _NEEDS: Final[dict[str, type[pl.DataType]]] = {
          "flag_pipeline_model_parallel_size", "flag_pipeline_parallel_size", "flag_zero_stage", "told_microbatches",
          "flag_global_batch_size", "told_vpp", "flag_cpu_offload_gb", "told_flops_per_sample", "tokens_per_s", "samples_per_s", "cores_allowed",
          "checkpoint_save_s", "mtbf_gpu_hours", "data_wait_share", "workers_per_rank", "checkpoints_total", "run_s", "cpu_cores_total_used", "cpu_quota_cores", "step_time_s", "ib_share",
-         "net_share", "sm_clock_max_mhz", "power_limit_default_w"),
+         "net_share", "comm_share", "share_communication", "sm_clock_max_mhz", "power_limit_default_w"),
         pl.Float64,
     ),
     **dict.fromkeys(("told_offload", "flag_bf16", "flag_fp16", "flag_use_distributed_optimizer", "flag_gradient_checkpointing",
@@ -65,6 +65,7 @@ def of_jobs(job: pl.DataFrame) -> pl.DataFrame:
         # what it uses while it is stopped, by half more, and no less than what it is allowed now
         quota_suggested=pl.max_horizontal(1.5 * used, pl.col("cpu_quota_cores") + 1).ceil().clip(1, None).cast(pl.Int64),
         link_share=pl.max_horizontal("ib_share", "net_share"),
+        communication_share=pl.max_horizontal("comm_share", "share_communication"),
         clock_92=(0.92 * pl.col("sm_clock_max_mhz")).round().cast(pl.Int64),
         power_85=(0.85 * pl.col("power_limit_default_w")).round().cast(pl.Int64),
     )

@@ -27,7 +27,7 @@ RULE = Rule(
     unless=c.hw_slowdown_share > 0.01,
     title=_("Programs in the background cause latency spikes"),
     summary=_(
-        "{latency_spikes:.0f} times in a day requests took more than five times the median, {spikes_with_noise_share:.0%} of them while other programs of the host were busy; {other_cores:.1f} cores are theirs now."
+        "{latency_spikes:.0f} times in a day the latency rose above five times its median, {spikes_with_noise_share:.0%} of these times while other programs of the host were busy; {other_cores:.1f} cores are theirs now."
     ),
     evidence=(
         Show("latency_spikes", "events", ">=", "spikes_opens"),

@@ -24,7 +24,7 @@ RULE = Rule(
     clears=(c.ecc_corrected_day <= 0.5 * _LIMIT) & ~c.sram_threshold_exceeded.fill_null(False),
     title=_("Corrected memory errors at a high rate"),
     summary=_(
-        "{ecc_corrected_day:.0f} memory errors were corrected within a day; of a hundred cards of its model all but one had at most {ecc_corrected_day_p99:.0f}."
+        "{ecc_corrected_day:.0f} memory errors were corrected within a day; 99 % of the cards of its model had at most {ecc_corrected_day_p99:.0f}."
     ),
     cases=(
         Says(

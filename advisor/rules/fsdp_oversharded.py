@@ -38,12 +38,12 @@ RULE = Rule(
     title=_("The model is sharded more than its memory needs"),
     summary=_(
         "With {sharding} over {gpus} GPUs the highest memory is {alloc_peak_share:.0%} of the card, and communication takes"
-        " {share_communication:.0%} of the time: parameters are gathered anew in each pass though there is room to keep them."
+        " {communication_share:.0%} of the time: parameters are gathered anew in each pass though there is room to keep them."
     ),
     evidence=(
         Show("alloc_peak_share", "ratio", "<", "alloc_peak_share_opens"),
-        Show("comm_share", "ratio", ">=", "comm_share_opens"),
-        Show("share_communication", "ratio"),
+        Show("comm_share", "ratio"),
+        Show("communication_share", "ratio", ">=", "comm_share_opens"),
         Show("gpus", "gpus"),
         Show("nvlink_bytes_per_s", "bytes_per_second"),
     ),

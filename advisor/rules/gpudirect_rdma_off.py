@@ -29,10 +29,10 @@ RULE = Rule(
     title=_("Network cards cannot read GPU memory"),
     summary=_(
         "Neither nvidia-peermem nor DMA-BUF is there on the job's node, so what its {nodes} nodes exchange is copied through host memory;"
-        " communication takes {share_communication:.0%} of the time."
+        " communication takes {communication_share:.0%} of the time."
     ),
     evidence=(
-        Show("share_communication", "ratio", ">=", "communication_opens"),
+        Show("communication_share", "ratio", ">=", "communication_opens"),
         Show("comm_share", "ratio"),
         Show("ib_bytes_per_s", "bytes_per_second"),
         Show("ib_rate_bytes_per_s", "bytes_per_second"),

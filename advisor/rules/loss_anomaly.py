@@ -1,4 +1,4 @@
-"""A loss that is not a number, stands still, jumps, or gradients that explode.
+"""A loss that is NaN or infinite, stands still, jumps, or gradients that explode.
 
 In FP16 with a loss scale a NaN is an overflow (fp16-overflow-nan); in BF16 and FP32 it is data, a learning rate, or a broken card.
 """
@@ -37,7 +37,7 @@ RULE = Rule(
     title=_("The loss or its gradients behave abnormally"),
     summary=_("The loss is {loss:.4g} and left its course by {loss_jump_mads:.0f} times its usual spread within five minutes."),
     cases=(
-        Says(_NAN, _("The loss was not a number in {loss_not_finite_new:.0f} of the last {steps:.0f} steps.")),
+        Says(_NAN, _("The loss was NaN or infinite in {loss_not_finite_new:.0f} of the last {steps:.0f} steps.")),
         Says(
             _SPIKES,
             _("In {grad_norm_spikes:.0f} of the last {steps:.0f} steps the gradients' norm was ten times its median and more."),
@@ -65,7 +65,7 @@ RULE = Rule(
     risk=_("The batches that are left out are not learned from: keep the state from before."),
     rollback=_("Go back to the kept state."),
     verify=_(
-        "The loss stays in its usual band for 2,000 steps, and the same batch on other GPUs tells data and code from hardware."
+        "The loss stays in its usual band for 2,000 steps. Run the batch again on other GPUs: where it fails there too, it is data or code, else hardware."
     ),
     sources=("docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",),
 )

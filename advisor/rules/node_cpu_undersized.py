@@ -42,7 +42,7 @@ RULE = Rule(
     unless=c.other_cores >= 0.3 * c.cores,
     title=_("The node has too few cores for its GPUs"),
     summary=_(
-        "{cores:.0f} cores serve {node_gpus:.0f} GPUs; they were used up {day_cpu_saturated_share:.0%} of the last days, and GPUs wait for input {share_data:.0%} of the time."
+        "{cores:.0f} cores serve {node_gpus:.0f} GPUs; they were used up {day_cpu_saturated_share:.0%} of the last week, and GPUs wait for input {share_data:.0%} of the time."
     ),
     cases=(
         Says(

@@ -73,7 +73,7 @@ RULE = Rule(
         ),
     ),
     recovers=c.share_communication,
-    risk=_("Fewer nodes take longer where the job computes; gradients in BF16 add noise."),
+    risk=_("Gradients in BF16 add noise; on one node a job that computes takes longer."),
     rollback=_("Undo the one change that was made."),
     verify=_("Communication below 20 % of the time and samples per second of each GPU up by 20 %."),
     sources=("github.com/NVIDIA/nccl-tests: PERFORMANCE", "planner collectives"),

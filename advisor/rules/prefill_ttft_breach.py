@@ -29,7 +29,7 @@ RULE = Rule(
     yields_to=("serving-queue-growth", "serving-cold-start", "kv-cache-preemption"),
     title=_("Prompts take too long before the first token"),
     summary=_(
-        "The first token comes after {ttft_p95_s:.2f} s for 95 % of the requests at most; the target is {note_ttft_slo_s:.2f} s. Prompts have {prompt_tokens_mean:.0f} tokens, and the queue takes {queue_s:.2f} s of it."
+        "The first token comes within {ttft_p95_s:.2f} s for 95 % of the requests; the target is {note_ttft_slo_s:.2f} s. Prompts have {prompt_tokens_mean:.0f} tokens, and a request is {queue_s:.2f} s in the queue on average."
     ),
     evidence=(
         Show("ttft_p95_s", "seconds"),

@@ -22,7 +22,7 @@ RULE = Rule(
     clears=c.first_requests_ratio < param("first_requests_ratio_clears"),
     title=_("The first requests after a start are slow"),
     summary=_(
-        "The first requests after the last start waited {first_requests_ratio:.1f} times as long for their first token as those of today."
+        "The first twenty requests after the last start waited up to {first_requests_ratio:.1f} times as long for their first token as those of the ten minutes after."
     ),
     evidence=(
         Show("first_requests_ratio", "ratio", ">=", "first_requests_ratio_opens"),

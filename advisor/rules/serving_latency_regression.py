@@ -41,13 +41,13 @@ RULE = Rule(
     ),
     title=_("The service is slower than before at the same load"),
     summary=_(
-        "A request takes {e2e_s:.2f} s; over {base_days:.0f} days it took {base_e2e_s:.2f} s at {load_ratio:.2f} times today's load. First token {ttft_s:.3f} s (before {base_ttft_s:.3f}), a token {tpot_s:.4f} s (before {base_tpot_s:.4f})."
+        "A request takes {e2e_s:.2f} s; over {base_days:.0f} days it took {base_e2e_s:.2f} s. Today's load is {load_ratio:.2f} times that of those days. First token {ttft_s:.3f} s (before {base_ttft_s:.3f}), a token {tpot_s:.4f} s (before {base_tpot_s:.4f})."
     ),
     cases=(
         Says(
             c.ttft_s.is_null() | c.base_ttft_s.is_null() | c.tpot_s.is_null() | c.base_tpot_s.is_null(),
             _(
-                "A request takes {e2e_s:.2f} s; over {base_days:.0f} days it took {base_e2e_s:.2f} s at {load_ratio:.2f} times today's load."
+                "A request takes {e2e_s:.2f} s; over {base_days:.0f} days it took {base_e2e_s:.2f} s. Today's load is {load_ratio:.2f} times that of those days."
             ),
         ),
     ),

@@ -5,7 +5,7 @@ Within an NVLink domain that hides; over a network or PCIe it is waited for. Car
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -30,13 +30,21 @@ RULE = Rule(
     yields_to=("nccl-socket-fallback", "p2p-disabled"),
     title=_("A tensor-parallel group crosses a slow link"),
     summary=_(
-        "Tensors are split over {tp:.0f} GPUs on {nodes} nodes, {ranks_on_node} of them on one; exchanging them takes {share_communication:.0%} of the time."
+        "Tensors are split over {tp:.0f} GPUs on {nodes} nodes, {ranks_on_node} of them on one; exchanging them takes {communication_share:.0%} of the time."
+    ),
+    cases=(
+        Says(
+            (c.nodes < 2) & _OVER_PCIE,
+            _(
+                "Tensors are split over {tp:.0f} GPUs that have no NVLink between them; exchanging them takes {communication_share:.0%} of the time."
+            ),
+        ),
     ),
     evidence=(
         Show("tp", "gpus"),
         Show("ranks_on_node", "gpus"),
         Show("nodes", "nodes"),
-        Show("share_communication", "ratio", ">=", "communication_opens"),
+        Show("communication_share", "ratio", ">=", "communication_opens"),
         Show("comm_share", "ratio"),
         Show("net_bytes_per_s", "bytes_per_second"),
         Show("ib_bytes_per_s", "bytes_per_second"),

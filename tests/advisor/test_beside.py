@@ -266,6 +266,14 @@ def test_the_planners_count_what_was_measured() -> None:
     assert two["mfu"] is None  # of which format, nobody told
 
 
+def test_communication_is_what_the_steps_report_or_the_links_show_whichever_is_more() -> None:
+    """Rules that open on either show one number."""
+    rows = pl.DataFrame({"gpus": [2, 2], "cores": [8.0, 8.0], "children": [0.0, 0.0], "children_cores": [0.0, 0.0], "main_cores": [1.0, 1.0],
+                         "share_data": [0.0, 0.0], "comm_share": [0.4, None], "share_communication": [0.1, 0.3]})  # fmt: skip
+
+    assert planned.of_jobs(rows)["communication_share"].to_list() == [0.4, 0.3]
+
+
 def test_without_anything_beside_the_frames_stay_what_they_are() -> None:
     """What nobody told is unknown: no column of it claims a value."""
     frames = features(window())
