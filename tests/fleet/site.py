@@ -4,11 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from config.supervisor import Supervisor
 from tests.serving import ROOT, Server
+
+_ALONE = ("--without-gossip", "--without-mingle")
+WORKER = ("worker", "--pool", "prefork", "--concurrency", "2", "--queues", "celery", "--hostname", "worker@%h", *_ALONE)
+MESSENGER = ("worker", "--pool", "threads", "--concurrency", "16", "--queues", "notify", "--hostname", "messenger@%h", *_ALONE)
 
 
 class Site(Server):
@@ -39,12 +45,25 @@ class Site(Server):
         return [(row["rule"], row["state"], row["attempts"]) for row in rows]
 
     @contextmanager
+    def watched(self) -> Iterator[Supervisor]:
+        """Worker, messenger and beat as `manage.py up` keeps them: one that dies is started again."""
+        supervisor = Supervisor(self.data, self.env)
+        for name, words in (("worker", WORKER), ("messenger", MESSENGER), ("beat", self._beat())):
+            supervisor.start(name, command(*words))
+        watching = threading.Thread(target=supervisor.run)
+        watching.start()
+        try:
+            yield supervisor
+        finally:
+            supervisor.stopping = True
+            watching.join()
+            supervisor.stop()
+
+    @contextmanager
     def celery(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         """A Celery program in a process group of its own, ended with it."""
-        application = "config.worker" if "prefork" in words else "config"
-        command = [sys.executable, "-m", "celery", "-A", application, *words, "--loglevel", "info"]
         with self.log.open("ab") as log:
-            process = subprocess.Popen(command, cwd=ROOT, env=self.env, stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(command(*words), cwd=ROOT, env=self.env, stdout=log, stderr=log, start_new_session=True)
         try:
             yield process
         finally:
@@ -57,17 +76,24 @@ class Site(Server):
 
     def worker(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """Two prefork children, as production runs them."""
-        words = ("--queues", "celery", "--hostname", "worker@%h", "--without-gossip", "--without-mingle")
-        return self.celery("worker", "--pool", "prefork", "--concurrency", "2", *words)
+        return self.celery(*WORKER)
 
     def messenger(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """The threads that send, as production runs them."""
-        words = ("--queues", "notify", "--hostname", "messenger@%h", "--without-gossip", "--without-mingle")
-        return self.celery("worker", "--pool", "threads", "--concurrency", "16", *words)
+        return self.celery(*MESSENGER)
 
     def beat(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
         """The clock of the schedule."""
-        return self.celery("beat", "--schedule", str(self.data / "beat"), "--pidfile", "")
+        return self.celery(*self._beat())
+
+    def _beat(self) -> tuple[str, ...]:
+        return "beat", "--schedule", str(self.data / "beat"), "--pidfile", ""
+
+
+def command(*words: str) -> list[str]:
+    """A Celery program's command line."""
+    application = "config.worker" if "prefork" in words else "config"
+    return [sys.executable, "-m", "celery", "-A", application, *words, "--loglevel", "info"]
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
