@@ -2,10 +2,12 @@
 
     python bench/advise.py --gpus 10000
 
-Every GPU plays the steady part of one recording, resampled to 1 Hz and looped, from an offset of its own, with all that the
-recording has. It is written as ingest writes: whole seconds of the whole fleet, a file every five. The cycle is judge(): it reads the
-store, computes, and brings findings and diagnoses up to date. The first one makes them all; the second is what a worker does every
-ten seconds. Prints human lines, then one JSON object: gpus, rules, and of both cycles cpu_s, wall_s; rss_bytes of the process.
+The fleet is played_fleet.py's: 10,000 GPUs on 1,250 nodes in 2,000 jobs, with what processes and serving engines tell, written as
+ingest writes it: whole seconds of all, a file every five. What comes of hours and days is made once before, as its task does. The
+cycle is judge(): it reads the store, computes, and brings findings and diagnoses up to date. The first one makes them all, and folds
+five minutes of the rarer metrics; the next, ten seconds later, is what a worker does all the time; the one that a minute ended before
+folds that minute too, one in six. Prints human lines, then one JSON object: gpus, rules, and of the first and next cycle cpu_s,
+wall_s; rss_bytes of the process.
 """
 
 import argparse
@@ -16,22 +18,29 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from config.worker import settle  # before Polars, as in a worker: it says how memory is kept
 
-import polars as pl  # isort: skip
+from bench.played_fleet import build  # isort: skip
 
-from advisor.frames import CONSTANTS, Window, from_recording
-from advisor.samples import Span, facts_of, judged
-from wire import recording
-
-GPUS_PER_NODE = 8
-FLUSH_S = 5
+CYCLES: Final = {"first": 60, "next": 50, "minute": 0}
+"""By cycle, how many seconds before the last sample it judges."""
+EARLIER_S: Final = 90
+"""Of samples, so much before the window: the whole minutes that end in it begin there."""
+PARTS: Final = {
+    "read": [("fleet.store.clock", "window")],
+    "measure": [("fleet.findings.windows", "measured"), ("fleet.findings.judge", "features_of")],
+    "rarer": [("fleet.findings.judge", "more"), ("fleet.findings.judge", "with_more")],
+    "evaluate": [("fleet.findings.judge", "verdict")],
+    "keep": [("fleet.findings.judge", "diagnose"), ("fleet.findings.diagnoses", "keep"), ("fleet.findings.judge", "reconcile")],
+}
+"""What a cycle's CPU time goes into, by the functions that are timed for it; what they call of another part is not theirs."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,143 +51,89 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--judge", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.judge is not None:
-        return judge_twice(options.gpus, options.judge)
+        return judge_fleet(options.gpus, options.judge)
     with tempfile.TemporaryDirectory(prefix="fettle-bench-") as data:
         os.environ.update(FETTLE_DATA=data, FETTLE_DEBUG="1", DJANGO_SETTINGS_MODULE="config.settings")
         subprocess.run([sys.executable, "manage.py", "migrate", "--skip-checks", "-v", "0"], cwd=ROOT, check=True)
-        end = int(time.time())
-        rows = build(options.gpus, options.seconds, end)
+        end = int(time.time()) // 60 * 60 - 30  # the first two cycles lie in one minute, the third in the one after
+        rows = build(options.gpus, options.seconds + EARLIER_S, end)
         size = sum(path.stat().st_size for path in Path(data, "series").rglob("*") if path.is_file())
-        print(
-            f"{options.gpus} GPUs x {options.seconds} s: {rows:,} rows, {size / 1e6:.0f} MB in the store", flush=True
-        )  # before the child's
+        print(f"{options.gpus} GPUs: {rows:,} rows, {size / 1e6:.0f} MB in the store")
+        print(f"the task that reads hours and days took {refreshed(end):.2f} s CPU", flush=True)  # before the child's
         command = [sys.executable, __file__, "--gpus", str(options.gpus), "--judge", str(end)]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
-def judge_twice(gpus: int, end: int) -> int:
-    """Judge the same window twice in this process; all it did before is import and connect."""
+def refreshed(end: int) -> float:
+    """Make what comes of hours and days; the seconds of CPU that it took."""
+    from datetime import UTC, datetime
+
+    from fleet.findings.windows import jobs_of
+    from fleet.slow.refresh import refresh
+
+    before = time.process_time()
+    refresh(datetime.fromtimestamp(end, UTC), jobs_of)
+    return time.process_time() - before
+
+
+def judge_fleet(gpus: int, end: int) -> int:
+    """Judge the fleet in this process; all it did before is import and connect."""
     from datetime import UTC, datetime
 
     import django
 
     django.setup()
     from advisor import rule
-    from fleet.findings.judge import judge
+    from fleet.findings import judge
     from fleet.findings.models import Diagnosis, Finding
 
     settle()
+    parts = Parts()
     told: dict[str, Any] = {"gpus": gpus, "rules": len(rule.load())}
-    for name in ("first", "next"):
+    print(" " * 8 + "".join(f"{name:>10}" for name in ("CPU s", "wall s", *PARTS)))
+    for name, earlier in CYCLES.items():
+        parts.spent.clear()
         before = time.process_time(), time.perf_counter()
-        judge(datetime.fromtimestamp(end, UTC))
+        judge.judge(datetime.fromtimestamp(end - earlier, UTC))
         cpu_s, wall_s = time.process_time() - before[0], time.perf_counter() - before[1]
-        told[name] = {"cpu_s": round(cpu_s, 2), "wall_s": round(wall_s, 2)}
-        print(f"{name:<8}{cpu_s:7.2f} s CPU {wall_s:7.2f} s wall")
+        if name != "minute":
+            told[name] = {"cpu_s": round(cpu_s, 2), "wall_s": round(wall_s, 2)}
+        print(f"{name:<8}" + "".join(f"{took:10.2f}" for took in (cpu_s, wall_s, *(parts.spent[part] for part in PARTS))))
     told["rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"{Finding.objects.count()} findings, {Diagnosis.objects.count()} diagnoses, {told['rss_bytes'] / 1e6:.0f} MB at most")
+    jobs = Diagnosis.objects.filter(scope="job").count()
+    print(
+        f"{told['rules']} rules, {jobs} jobs, {Finding.objects.filter(resolved_at=None).count()} open findings, "
+        f"{Diagnosis.objects.count()} diagnoses, {told['rss_bytes'] / 1e6:.0f} MB at most"
+    )
     print(json.dumps(told))
     return 0
 
 
-def build(gpus: int, seconds: int, end: int) -> int:
-    """Put the fleet into the database and its last seconds into the store; how many rows there are."""
-    import django
+class Parts:
+    """Times the functions of PARTS: `spent` has CPU seconds by part."""
 
-    django.setup()
-    from django.conf import settings
+    def __init__(self) -> None:
+        from importlib import import_module
 
-    from fleet.store.parquet import ParquetSeries
+        self.spent: dict[str, float] = defaultdict(float)
+        self._inner = [0.0]  # what the functions within the one that runs took, from the outside in
+        for part, functions in PARTS.items():
+            for module, name in functions:
+                home = import_module(module)
+                setattr(home, name, self._timed(part, getattr(home, name)))
 
-    parts = [_steady(path) for path in sorted((ROOT / "recordings").glob("*.jsonl.gz"))]
-    nodes = _inventory(parts, gpus)
-    store = ParquetSeries(Path(settings.FETTLE_STORE_DIR))
-    rows = 0
-    for first in range(0, seconds, FLUSH_S):
-        frames: dict[str, list[pl.DataFrame]] = {"gpu": [], "host": [], "process": []}
-        for source, members in zip(parts, nodes, strict=True):
-            for scope, frame in _slice(source, members, first, end - seconds).items():
-                if frame.height:
-                    frames[scope].append(frame)
-        for scope, made in frames.items():
-            known = store.tables[scope].columns  # type: ignore[index]
-            whole = pl.concat(made, how="diagonal_relaxed")
-            store.write(scope, whole.select(name for name in whole.columns if name in known))  # type: ignore[arg-type]
-            rows += whole.height
-    return rows
+    def _timed(self, part: str, function: Any) -> Any:
+        def timed(*given: Any, **named: Any) -> Any:
+            began = time.process_time()
+            self._inner.append(0.0)
+            try:
+                return function(*given, **named)
+            finally:
+                took, inner = time.process_time() - began, self._inner.pop()
+                self.spent[part] += took - inner
+                self._inner[-1] += took
 
-
-def _inventory(parts: list[Window], gpus: int) -> list[list[tuple[int, list[tuple[int, int]]]]]:
-    """Rows of nodes and GPUs. By recording: the node's id and of each of its GPUs the id and its index in the recording."""
-    from django.utils import timezone
-
-    from fleet.inventory.models import Gpu, Node
-
-    count = -(-gpus // GPUS_PER_NODE)
-    homes = [Node(name=f"bench-{n:05d}", last_seen_at=timezone.now(), mem_total_bytes=1 << 40, cores=64) for n in range(count)]
-    homes = Node.objects.bulk_create(homes, batch_size=500)
-    cards, places = [], []
-    for number in range(gpus):
-        home, slot = number // GPUS_PER_NODE, number % GPUS_PER_NODE
-        facts = parts[home % len(parts)].facts
-        fact = facts.row(slot % facts.height, named=True)
-        known = {name: fact[name] for name in CONSTANTS if fact[name] is not None}
-        cards.append(Gpu(node=homes[home], uuid=f"GPU-{number}", index=slot, model=fact["name"] or "GPU", present=True, **known))
-        places.append((home, slot % facts.height))
-    made = Gpu.objects.bulk_create(cards, batch_size=200)
-    by_part: list[list[tuple[int, list[tuple[int, int]]]]] = [[] for _ in parts]
-    for home, node in enumerate(homes):
-        numbers = range(home * GPUS_PER_NODE, min(gpus, (home + 1) * GPUS_PER_NODE))
-        mine = [(made[number].pk, places[number][1]) for number in numbers]
-        by_part[home % len(parts)].append((node.pk, mine))
-    return by_part
-
-
-def _slice(source: Window, members: list[tuple[int, list[tuple[int, int]]]], first: int, start: int) -> dict[str, pl.DataFrame]:
-    """FLUSH_S seconds of all nodes that play the recording: one gather for each GPU of it."""
-    found: dict[str, list[pl.DataFrame]] = {"gpu": [], "host": [], "process": []}
-    hosts = [(node, 0) for node, _ in members]
-    found["host"].append(_gathered(source.host, hosts, first, start))
-    for index in source.facts["gpu"].to_list():
-        held = [(pk, pk) for _, gpus in members for pk, place in gpus if place == index]
-        found["gpu"].append(_gathered(source.gpu.filter(pl.col("gpu") == index), held, first, start))
-        process = source.process.filter(pl.col("gpu") == index)
-        for pid in process["pid"].unique(maintain_order=True):
-            one = _gathered(process.filter(pl.col("pid") == pid), held, first, start)
-            found["process"].append(one.with_columns(pid=pl.lit(pid, pl.Int64), name=pl.lit("train.py"), user=pl.lit("ann")))
-    return {scope: pl.concat(frames, how="diagonal_relaxed") for scope, frames in found.items()}
-
-
-def _gathered(frame: pl.DataFrame, things: list[tuple[int, int]], first: int, start: int) -> pl.DataFrame:
-    """The frame's rows of FLUSH_S seconds for each (entity, offset), looped."""
-    if frame.is_empty() or not things:
-        return pl.DataFrame()
-    rows = [(offset + first + second) % frame.height for _, offset in things for second in range(FLUSH_S)]
-    return frame[rows].drop("gpu", "node", "t", strict=False).with_columns(
-        pl.Series("entity", [entity for entity, _ in things for _ in range(FLUSH_S)]),
-        pl.Series("ts", [start + first + second for _ in things for second in range(FLUSH_S)]),
-    )  # fmt: skip
-
-
-def _steady(path: Path) -> Window:
-    """The judged part of a recording at 1 Hz."""
-    whole = from_recording(recording.read(path))
-    samples = judged(whole, facts_of(whole), Span(from_start=True)).samples
-    start, end = samples.get_column("t").min(), samples.get_column("t").max()
-    inside = pl.col("t").is_between(start, end)
-    second = (pl.col("t") - start).floor().alias("t")
-
-    def thinned(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
-        return (
-            frame.filter(inside).group_by(*keys, second, maintain_order=True).agg(pl.exclude(*keys, "t").last()).sort(*keys, "t")
-        )
-
-    return Window(
-        gpu=thinned(whole.gpu, "gpu"),
-        host=thinned(whole.host, "node"),
-        process=thinned(whole.process, "gpu", "pid"),
-        facts=whole.facts,
-    )
+        return timed
 
 
 if __name__ == "__main__":
