@@ -29,6 +29,7 @@ from fleet.findings import opened, permitted
 from fleet.findings.content import as_content
 from fleet.findings.models import Finding, Transition
 from fleet.findings.permitted import Permitted
+from fleet.findings.rows import update
 from fleet.findings.signals import transitions_written
 
 CONFIRM: Final = 2
@@ -104,7 +105,7 @@ def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapp
     seen = {one.fingerprint: one for one in found}
     with transaction.atomic():
         book = _Book(at)
-        rows = list(Finding.objects.select_for_update().filter(resolved_at=None))
+        rows = list(Finding.objects.select_for_update().filter(resolved_at=None).defer(*_UNREAD))
         held = _held([row.pk for row in rows if row.scope in _COME_AND_GO and (row.scope, row.target) not in judged.targets])
         for row in rows:
             one = seen.pop(row.fingerprint, None)
@@ -261,6 +262,8 @@ def _tell() -> None:
     transitions_written.send(sender=None)
 
 
+_UNREAD: Final = ("content", "confidence", "recoverable", "advice", "opened_at", "resolved_at")
+"""What no judgement looks at: of thousands of rows it would take longer to read than all the rest."""
 _KEPT: Final = (
     "severity", "severity_rank", "bottleneck", "confidence", "recoverable", "gpus_total", "gpu_hours_a_day", "condition", "content",
     "origin", "last_seen_at", "resolved_at", "judged_at", "streak", "streak_since", "seen_total",
@@ -330,10 +333,7 @@ class _Book:
                 ],
                 batch_size=500,
             )
-        if self.changed:  # one upsert: a CASE for each field and row would cost more than the cycle
-            Finding.objects.bulk_create(
-                self.changed, update_conflicts=True, unique_fields=["id"], update_fields=_KEPT, batch_size=200
-            )
+        update(self.changed, _KEPT)
         Transition.objects.bulk_create(self.transitions, batch_size=500)
         if self.transitions:
             transaction.on_commit(_tell, robust=True)
