@@ -107,8 +107,8 @@ def look(at: datetime, span_s: int, patience_s: float) -> Look:
             _read(scope, span, nodes if scope == "host" else held, ahead[scope]) for scope in ("gpu", "host", "process")
         )
         reporting = _reporting(gpu, {pk: one.node_id for pk, one in held.items()})
-        gpu = gpu.filter(pl.col("gpu").is_in(reporting))
-        process = process.filter(pl.col("gpu").is_in(reporting))
+        if len(reporting) < len(held):
+            gpu, process = (frame.filter(pl.col("gpu").is_in(reporting)) for frame in (gpu, process))
         own = jobs_of(process, {pk: fresh[held[pk].node_id].name for pk in reporting})
         facts = pl.DataFrame(
             [_facts(held[pk], fresh[held[pk].node_id], own.get(pk)) for pk in sorted(reporting)], schema=FACTS, strict=False

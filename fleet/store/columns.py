@@ -5,7 +5,8 @@ range: ratios in steps of 1/10,000, power and energy in thousandths. A unit that
 as Float64. Scales are part of the format: files that exist were written with them, so a scale never changes.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, get_args
@@ -152,7 +153,7 @@ class Table:
 
     def newest(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows ordered by key; of rows with the same key the last one counts."""
-        rows = rows.sort(self.keys, maintain_order=True)
+        rows = rows.sort(_order(rows, self.keys), maintain_order=True).with_columns(pl.col(self.keys[0]).set_sorted())
         again = pl.all_horizontal(pl.col(key) == pl.col(key).shift(-1) for key in self.keys).fill_null(False)
         repeated = rows.select(again).to_series()
         return rows.filter(~repeated) if repeated.any() else rows
@@ -160,6 +161,17 @@ class Table:
     def unpack(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Stored rows in the registry's units and types."""
         return rows.select(self.columns[name].unpacking() for name in rows.columns)
+
+
+def _order(rows: pl.DataFrame, keys: Sequence[str]) -> list[pl.Expr]:
+    """What to sort the rows by: the keys in one number where they fit, which is faster."""
+    spans = rows.select(pl.col(key).max().cast(pl.Int64) - pl.col(key).min() + 1 for key in keys).row(0)
+    if None in spans or math.prod(spans) >= 1 << 63:
+        return [pl.col(key) for key in keys]
+    one: pl.Expr = pl.lit(0, pl.Int64)
+    for key, span in zip(keys, spans, strict=True):
+        one = one * span + (pl.col(key).cast(pl.Int64) - pl.col(key).min())
+    return [one]
 
 
 def tables(metrics: Iterable[Metric] = METRICS) -> dict[Scope, Table]:

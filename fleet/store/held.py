@@ -21,9 +21,8 @@ def asked(scope: Scope, metrics: Collection[str] | None) -> list[str]:
 
 def fill(rows: pl.DataFrame, names: Collection[str]) -> pl.DataFrame:
     """Rows in order of entity and time, each with what was told of the metrics within HELD_S before."""
-    new = (pl.col("entity") != pl.col("entity").shift(1)).fill_null(True)
-    group = new.cum_sum()
-    return rows.with_columns(_held(pl.col(name), pl.col(name).is_not_null(), group) for name in names)
+    at = pl.col("entity").cast(pl.Int64) * (1 << 32) + pl.col("ts")  # those of two entities are never near each other
+    return rows.with_columns(_held(pl.col(name), pl.col(name).is_not_null(), at) for name in names)
 
 
 def fill_newest(newest: pl.DataFrame, before: pl.DataFrame, names: Collection[str]) -> pl.DataFrame:
@@ -38,13 +37,12 @@ def fill_newest(newest: pl.DataFrame, before: pl.DataFrame, names: Collection[st
 def fill_buckets(buckets: pl.DataFrame, names: Collection[str]) -> pl.DataFrame:
     """Buckets of one entity: one without a reading of a metric has the mean, lowest and highest of the one before, within HELD_S."""
     return buckets.with_columns(
-        _held(pl.col(column), pl.col(name).is_not_null(), pl.lit(0))
+        _held(pl.col(column), pl.col(name).is_not_null(), pl.col("ts"))
         for name in names
         for column in (name, f"{name}_min", f"{name}_max")
     )
 
 
-def _held(value: pl.Expr, told: pl.Expr, group: pl.Expr) -> pl.Expr:
-    since = pl.when(told).then(pl.col("ts")).forward_fill()
-    same = pl.when(told).then(group).forward_fill() == group
-    return pl.when(same & (pl.col("ts") - since <= HELD_S)).then(value.forward_fill())
+def _held(value: pl.Expr, told: pl.Expr, at: pl.Expr) -> pl.Expr:
+    """The value that was told within HELD_S before, by `at`."""
+    return pl.when(at - pl.when(told).then(at).forward_fill() <= HELD_S).then(value.forward_fill())
