@@ -152,7 +152,8 @@ def test_a_rule_that_needs_what_is_absent_fires_at_low_confidence_at_most(lackin
         for finding in evaluation.findings:
             gone, needs = CASES[case][2], RULES[finding.rule].needs
             if gone & set(needs[0].features):
-                left = [need.confidence for need in needs if not gone & set(need.features)]
+                without_profile = [need for need in needs if not any(name.startswith("profile_") for name in need.features)]
+                left = [need.confidence for need in without_profile if not gone & set(need.features)]
                 # Profiling counters confirm small kernels; the process's own readings tell them.
                 assert left in (["low"], ["medium", "low"]), (case, finding.rule)
                 assert finding.confidence in left, (case, finding.rule)
