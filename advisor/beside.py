@@ -4,7 +4,7 @@ What is not known stays away: a frame without partials, words or slow features h
 not evaluated.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -39,8 +39,11 @@ class More:
     constants: Mapping[str, float | str | None] = field(default_factory=dict)
 
 
-def of_window(window: Window, frames: Frames) -> More:
-    """What a window of its own, such as a recording, holds beside `frames`, which were made of it: of the time that is judged."""
+def of_window(window: Window, frames: Frames, wanted: Collection[str] = ()) -> More:
+    """What a window of its own, such as a recording, holds beside `frames`, which were made of it: of the time that is judged.
+
+    `wanted`: the features that rules read, for those that come from words.
+    """
     spans = frames.gpu.select("gpu", "node", start_t=pl.col("from_t"), end_t=pl.col("until_t"))
     of_nodes = spans.group_by("node").agg(pl.col("start_t").min(), pl.col("end_t").max())
     within = pl.col("t").is_between("start_t", "end_t")
@@ -50,7 +53,8 @@ def of_window(window: Window, frames: Frames) -> More:
 
     nothing = pl.DataFrame(schema={"service": pl.Int64, "t": pl.Float64})
     one = partial(cut(window.gpu, "gpu", spans), cut(window.host, "node", of_nodes), cut(window.process, "gpu", spans), nothing)
-    return More(partial=merge([one]))
+    told = [(node, pid, labels) for node in window.facts["node"].unique() for pid, labels in window.labels.items()]
+    return More(partial=merge([one]), words=described.described(told, wanted) if told else None)
 
 
 def with_more(frames: Frames, more: More) -> Frames:

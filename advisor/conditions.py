@@ -35,7 +35,7 @@ LOGIC: Final = frozenset(
     ["AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "LIKE", "CASE", "WHEN", "THEN", "ELSE", "END", "TRUE", "FALSE"]
 )
 FUNCTIONS: Final = (
-    "ABS", "CEIL", "COALESCE", "ENDS_WITH", "FLOOR", "GREATEST", "IF", "LEAST", "LENGTH", "LOWER", "NULLIF", "ROUND", "SQRT",
+    "ABS", "CEIL", "COALESCE", "ENDS_WITH", "FLOOR", "GREATEST", "IF", "LEAST", "LENGTH", "LOWER", "NULLIF", "ROUND",
     "STARTS_WITH", "UPPER",
 )  # fmt: skip
 

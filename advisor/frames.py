@@ -4,11 +4,13 @@ The server builds a Window from the store, `fettle advise` and `fettle run` from
 them apart. Null is absent, never zero. A metric that a frame lacks counts as absent everywhere.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import polars as pl
 
+from wire.labels import MAX_LABEL, MAX_LABELS, is_label
 from wire.metrics import Scope, of
 from wire.recording import MAX_GPUS, Recording, RecordingError, Sample, readings
 
@@ -38,6 +40,7 @@ class Window:
     - `facts`: one row a GPU: `gpu`, `node`, `job` (text or null), `index` (the driver's number of the GPU), `name`, the
       CONSTANTS, `compute_capability`, `memory_kind` (`unified`: one with the host's),
       `power_scope` (`module`: its power limit is shared with a CPU), `mig` (it is or has MIG instances), and of its host `cores` and `host_mem_total_bytes`
+    - `labels`: of a recording, what is known of its processes in words, by pid (keys of wire.labels); the server has its own
     - `blind`: the GPUs whose holders nobody could list: no row in `process` does not mean that nobody holds them
     """
 
@@ -46,6 +49,7 @@ class Window:
     process: pl.DataFrame
     facts: pl.DataFrame
     blind: frozenset[int] = frozenset()
+    labels: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
 def from_recording(recording: Recording) -> Window:
@@ -84,6 +88,7 @@ def from_recording(recording: Recording) -> Window:
         host=_frame(host_rows, "host", {"node": pl.Int64}),
         process=_frame(process_rows, "process", {"gpu": pl.Int64, "pid": pl.Int64}, {"gpu_mem_bytes": pl.Float64}),
         facts=pl.DataFrame(facts, schema=FACTS),
+        labels=_labels(recording),
         blind=frozenset(indices) - {raw.get("index") for sample in recording.samples for raw in sample.gpus if "pids" in raw},
     )
 
@@ -146,6 +151,22 @@ def _processes(
     for pid, held in holds.items():
         for index, size in held:
             rows.append({"gpu": index, "pid": pid, "t": sample.t, "gpu_mem_bytes": size, **known.get(pid, {})})
+
+
+def _labels(recording: Recording) -> dict[int, dict[str, str]]:
+    """The newest labels of each process; what cannot be one is left out."""
+    found: dict[int, dict[str, str]] = {}
+    for number, sample in enumerate(recording.samples):
+        for raw in sample.processes:
+            told = raw.get("labels")
+            if isinstance(told, dict):
+                good = {
+                    key: value
+                    for key, value in told.items()
+                    if is_label(key) and isinstance(value, str) and len(value) <= MAX_LABEL
+                }
+                found[_pid(recording, number, raw.get("pid"))] = dict(list(good.items())[:MAX_LABELS])
+    return found
 
 
 def _host(raw: dict[str, Any]) -> dict[str, int | float]:

@@ -7,14 +7,16 @@ from typing import Any, Final
 
 import polars as pl
 
+from advisor import memory_split
 from advisor.beside import of_window, with_more
 from advisor.cost import cost_a_day
 from advisor.diagnosis import Diagnosis, diagnose
-from advisor.engine import Evaluation, evaluate
+from advisor.engine import Evaluation, evaluate, wanted
 from advisor.features import features
 from advisor.finding import as_json
 from advisor.frames import from_recording
 from advisor.kinds import kind
+from advisor.planned import READS
 from advisor.rule import load
 from wire.recording import Recording
 
@@ -79,12 +81,13 @@ def _judged(recording: Recording, patience_s: float, profile: Mapping[str, float
         min_coverage=MIN_COVERAGE,
         min_s=MIN_S,
     )
-    more = of_window(window, frames)
+    rules = [rule for rule in load() if rule.scope != "fleet"]
+    more = of_window(window, frames, wanted(rules) | READS | memory_split.READS)
     if profile:
         schema = {"job": pl.String(), **{name: kind(name) for name in profile}}
         more = replace(more, slow={"job": pl.DataFrame([{"job": recording.name, **profile}], schema=schema)})
     frames = with_more(frames, more)
-    evaluation = evaluate([rule for rule in load() if rule.scope != "fleet"], frames)
+    evaluation = evaluate(rules, frames)
     jobs = [diagnosis for diagnosis in diagnose(frames) if diagnosis.scope == "job"]
     if not jobs:
         nothing = Diagnosis("job", recording.name, None, {}, "low")

@@ -21,7 +21,7 @@ _ATOM: Final = 9
 _NOT: Final = 3
 _CALLS: Final[Mapping[str, str]] = {
     "Abs": "ABS", "Coalesce": "COALESCE", "FillNull": "COALESCE", "MaxHorizontal": "GREATEST", "MinHorizontal": "LEAST",
-    "Pow.Sqrt": "SQRT", "StringExpr.StartsWith": "STARTS_WITH", "StringExpr.EndsWith": "ENDS_WITH",
+    "StringExpr.StartsWith": "STARTS_WITH", "StringExpr.EndsWith": "ENDS_WITH",
     "StringExpr.Lowercase": "LOWER", "StringExpr.Uppercase": "UPPER", "StringExpr.LenChars": "LENGTH",
 }  # fmt: skip
 

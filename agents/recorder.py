@@ -35,16 +35,21 @@ async def samples(machine: Machine, hz: float) -> AsyncIterator[Sample]:
     await machine.collect()  # means need a sample before
     began = time.monotonic()
     number = 1
+    told: dict[int, dict[str, str]] = {}
     while True:
         await asyncio.sleep(max(0.0, began + number / hz - time.monotonic()))
         tick = await machine.collect()
         t = time.monotonic() - began
-        yield sample(machine, tick, t - 1 / hz)
+        yield sample(machine, tick, t - 1 / hz, told)
         number = max(number + 1, int(t * hz) + 1)
 
 
-def sample(machine: Machine, tick: Tick, t: float) -> Sample:
-    """One tick as a recording's line; what is absent is left out."""
+def sample(machine: Machine, tick: Tick, t: float, told: dict[int, dict[str, str]] | None = None) -> Sample:
+    """One tick as a recording's line; what is absent is left out. A process's labels stand where they are not those in `told`,
+    which is brought up to date."""
+    told = {} if told is None else told
+    news = {one.pid: one.labels for one in tick.processes.labels if told.get(one.pid) != one.labels}
+    told |= news
     holds = tick.processes.holds
     gpus: list[dict[str, Any]] = []
     for number, facts in enumerate(machine.inventory.gpus):
@@ -62,6 +67,7 @@ def sample(machine: Machine, tick: Tick, t: float) -> Sample:
         gpus=tuple(gpus),
         processes=tuple(
             {"pid": pid, "name": name, **named("process", PROCESS, [column[row] for column in processes.values])}
+            | ({"labels": news[pid]} if pid in news else {})
             for row, (pid, name) in enumerate(zip(processes.pid, processes.name, strict=True))
         ),
         host=host,

@@ -53,6 +53,7 @@ class _Sender:
     """Of the steps that came since somebody asked."""
     facts: Facts | None = None
     labels: dict[str, str] | None = None
+    before: dict[str, str] = field(default_factory=dict)  # the labels of what was told before
     """What the facts come to; None: not judged yet."""
 
     def take(self, told: Told, now: float) -> None:
@@ -62,7 +63,7 @@ class _Sender:
         if told.step_max_s is not None and told.timed:
             self.longest_s = max(told.step_max_s, self.longest_s or 0.0)
         if told.described is not None and told.described != self.facts:
-            self.facts, self.labels = told.described, None
+            self.facts, self.labels, self.before = told.described, None, self.labels or self.before
         self.latest, self.at = told, now
 
 
@@ -146,7 +147,7 @@ class Reports:
         if sender is None or sender.facts is None:
             return {}
         if sender.labels is None:
-            sender.labels = described.labels(sender.facts, user)
+            sender.labels = described.labels(sender.facts, user, sender.before)
         return sender.labels
 
     def _readable(self, link: ReportSocket) -> None:

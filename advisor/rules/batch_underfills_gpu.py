@@ -50,14 +50,14 @@ RULE = Rule(
         ),
         Step(
             "flag",
-            "--per_device_train_batch_size $((2 * B)) --gradient_accumulation_steps $((A / 2))  # Hugging Face: B and A as now; the global batch stays",
+            "--per_device_train_batch_size $((2 * B)) --gradient_accumulation_steps $(( (A + 1) / 2 ))  # Hugging Face: B and A as now; for even A the global batch stays",
             when=MAY_BE_HUGGING_FACE,
         ),
         Step("flag", "--micro-batch-size $((2 * B))  # Megatron-LM: B as now, at the same --global-batch-size", when=MEGATRON),
         Step(
             "diff",
             '- "train_micro_batch_size_per_gpu": B, "gradient_accumulation_steps": A\n'
-            '+ "train_micro_batch_size_per_gpu": 2 * B, "gradient_accumulation_steps": A / 2  # write the numbers: the global batch stays',
+            '+ "train_micro_batch_size_per_gpu": 2 * B, "gradient_accumulation_steps": A / 2  # write the numbers; for even A the global batch stays',
             when=DEEPSPEED,
         ),
         Step("diff", "# many small models or environments: batch them\n+ out = torch.vmap(model)(inputs)"),

@@ -13,7 +13,13 @@ from advisor.text import _
 
 c = pl.col
 
-_FP16 = (c.dtype == "fp16") | c.told_scaler.fill_null(False) | c.loss_scale.is_not_null()
+# a scale that stands at 1 is that of a scaler which is switched off
+_FP16 = (
+    (c.dtype == "fp16")
+    | c.told_scaler.fill_null(False)
+    | (c.loss_scale.is_not_null() & (c.loss_scale != 1))
+    | (c.loss_scale_halvings >= 1)
+)
 _HALVED = c.loss_scale_halvings / pl.max_horizontal(c.steps / 1000, pl.lit(1.0))  # in 1,000 steps; of fewer, in those there are
 _BAD = (c.loss_not_finite_new >= 1).fill_null(False)
 _LOST = ((c.loss_not_finite_new.fill_null(0) + c.loss_scale_halvings.fill_null(0)) / c.steps).clip(0, 0.9).fill_null(0)

@@ -16,7 +16,10 @@ from advisor.text import _
 c = pl.col
 
 _missed = c.profile_fp32_missed_share
-_PROFILED = (_missed >= param("profile_fp32_missed_share_opens")).fill_null(False)
+# the counters see the whole job, a profile a few steps: where they show tensor cores at work, or hardly any work, it opens nothing
+_REFUTED = ((c.tensor_active_when_busy >= 0.1) | (c.busy < 0.1) | (c.fp32_active_when_busy < 0.02)).fill_null(False)
+_PROFILED = (_missed >= param("profile_fp32_missed_share_opens")).fill_null(False) & ~_REFUTED
+_of_time = _missed * c.busy.clip(0, 1)
 _COUNTED = (
     (c.share_compute >= param("share_compute_opens"))
     & (c.fp32_active_when_busy >= param("fp32_active_when_busy_opens"))
@@ -87,8 +90,8 @@ RULE = Rule(
         Step("flag", "--bf16  # Megatron-LM", when=MEGATRON),
     ),
     gain=Expect(
-        pl.when(_PROFILED).then(1 / (1 - _missed * (1 - 1 / 3.4))).otherwise(1.5),
-        pl.when(_PROFILED).then(1 / (1 - _missed * (1 - 1 / 8.0))).otherwise(8.0),
+        pl.when(_PROFILED).then(1 / (1 - _of_time * (1 - 1 / 3.4))).otherwise(1.5),
+        pl.when(_PROFILED).then(1 / (1 - _of_time * (1 - 1 / 8.0))).otherwise(8.0),
         _(
             "Measured on another job, a 735M-parameter transformer: TF32 3.4 times (10.7 to 36.0 k tokens/s), bf16 autocast 8.0 times (85.1 k)."
         ),

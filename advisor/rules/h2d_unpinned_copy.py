@@ -17,7 +17,11 @@ c = pl.col
 
 _LINK = ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "copy_rate_share")
 _pageable = c.profile_pageable_share.fill_null(0.0)
-_PROFILED = _pageable >= param("profile_pageable_share_opens")
+# a job that stands still, or whose link carries next to nothing, copies nothing that matters, whatever a few steps of it showed
+_REFUTED = (
+    (c.share_idle >= 0.5) | (c.busy < 0.02) | (pl.max_horizontal("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s") < 50e6)
+).fill_null(False)
+_PROFILED = (_pageable >= param("profile_pageable_share_opens")) & ~_REFUTED
 _SLOW = (c.share_copy >= param("share_copy_opens")) & (c.copy_rate_share < param("copy_rate_share_opens"))
 _OPENS = _SLOW.fill_null(False) | _PROFILED
 _SHARE = pl.max_horizontal(c.share_copy, c.profile_pageable_share)

@@ -261,7 +261,9 @@ def _has_value(one: Accepted, key: Key) -> bool:
         return False
     if gpu is None:
         return batch.host[names.index(metric)] is not None
-    return gpu in session.gpus and batch.gpu[names.index(metric)][session.gpus.index(gpu)] is not None
+    column = batch.gpu[names.index(metric)]
+    # an empty column was not read: what was told last holds, and a reading that was absent is absent still
+    return bool(column) and gpu in session.gpus and column[session.gpus.index(gpu)] is not None
 
 
 def _existing(nodes: set[int]) -> tuple[set[int], set[int]]:

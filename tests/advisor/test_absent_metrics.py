@@ -17,8 +17,8 @@ from advisor.rule import load
 from tests.advisor import variations
 from wire.recording import Recording, read
 
-QUICK: Final = ("ckpt_stall", "ddp_comm_bound", "disk_loader", "h2d_pageable", "loader_starved", "noisy_neighbour")
-"""The recordings that hang on what may be missing; the others take their minute among the slow tests."""
+QUICK: Final = ("ddp_comm_bound", "loader_starved")
+"""Of the recordings that hang on what may be missing; the others take their minute among the slow tests."""
 RECORDINGS: Final = sorted((Path(__file__).resolve().parents[2] / "recordings").glob("*.jsonl.gz"))
 RULES: Final = {rule.id: rule for rule in load()}
 

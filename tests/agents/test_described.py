@@ -27,6 +27,7 @@ def test_facts_become_labels_as_flags_are_written() -> None:
         {"password": "hunter2"},
         {"params": "many"},
         {"params": True},
+        {"params": -1},
         {"params": 10**30},
         {"offload": "cpu"},
         {"dtype": "float"},
@@ -46,3 +47,12 @@ def test_every_description_is_a_label_that_a_server_takes() -> None:
     for name, kind in DESCRIBED.items():
         assert is_label(f"told.{name}")
         assert all(len(word) <= MAX_LABEL for word in (kind if isinstance(kind, tuple) else ()))
+
+
+def test_a_value_that_is_none_leaves_what_was_told_before() -> None:
+    """A later call that misspells a fact takes nothing away."""
+    before = labels({"params": 7e9, "layers": 32, "dtype": "bf16"}, "ann")
+
+    after = labels({"params": -1, "layers": "thirty-two", "dtype": "bfloat-16", "hidden": 4096}, "ann", before)
+
+    assert after == before | {"told.hidden": "4096"}

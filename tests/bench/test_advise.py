@@ -5,11 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from advisor.rule import load
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
+@pytest.mark.slow
 def test_it_prints_its_numbers() -> None:
     """A small fleet made of the recordings is judged by all rules."""
     run = subprocess.run(

@@ -6,6 +6,7 @@ import pytest
 from django.contrib.auth.models import Group, Permission
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection
+from django.utils import translation
 from pytest_django import DjangoDbBlocker, Settings
 
 from fleet.findings import minutes
@@ -17,6 +18,13 @@ def migrated_rows(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> 
     """What migrations wrote into a new database."""
     with django_db_blocker.unblock():
         return str(connection.creation.serialize_db_to_string())
+
+
+@pytest.fixture(autouse=True)
+def english() -> Iterator[None]:
+    """A request in Chinese leaves its language to the thread; the next test begins without one."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture(autouse=True)

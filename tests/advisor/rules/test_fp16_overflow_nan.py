@@ -88,3 +88,19 @@ def test_the_change_is_the_cards_and_the_launchers(readings: dict[str, Any], tol
     assert not any(not_told in text for text in said)
     assert any("clip_grad_norm_" in text for text in said)
     assert any("enabled=False" in text for text in said)
+
+
+def test_a_scale_of_one_is_that_of_a_scaler_that_is_switched_off() -> None:
+    """A NaN beside it is no overflow of FP16: an overflow would have halved it."""
+    off = {
+        "dtype": None,
+        "told_scaler": None,
+        "loss_scale": 1.0,
+        "loss_scale_halvings": 0.0,
+        "loss_not_finite_new": 3.0,
+        "steps": 650.0,
+        "steps_total": 900.0,
+    }
+
+    assert TestFp16OverflowNan.judge(off).findings == []
+    assert len(TestFp16OverflowNan.judge(off | {"loss_scale": 1024.0}).findings) == 1

@@ -15,6 +15,7 @@ from fleet.inventory.models import Absence, Gpu, Node
 from tests.speaking import batch, hello
 from wire.codec import WireError
 from wire.messages import AbsentChange, Batch, Hold, Processes
+from wire.metrics import HELD
 
 pytestmark = pytest.mark.django_db
 
@@ -251,3 +252,14 @@ def test_what_the_database_refused_is_written_by_the_next_call_once(node: Node1,
     node.says(5, None, AbsentChange(0, "power_w", "gpu_lost"))
 
     assert node.rows() == [("power_w", "timeout", 0, 5.0), ("power_w", "gpu_lost", 0, None)]
+
+
+def test_a_column_that_was_not_read_ends_no_absence(node: Node1) -> None:
+    """Metrics that are read every quarter of a minute travel as empty columns in between: what was told last holds."""
+    held = next(name for name in node.said.gpu_metrics if name in HELD)
+    node.says(0, None, AbsentChange(0, held, "frozen"))
+    made = batch(node.said, node.seq, T + 1, {})
+    made.gpu[node.said.gpu_metrics.index(held)] = []
+    node.take(made)
+
+    assert (held, "frozen", 0, None) in node.rows()
