@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from advisor.diagnosis import Diagnosis as Diagnosed
 from fleet.findings.lifecycle import Place, Target
 from fleet.findings.models import Diagnosis
+from fleet.findings.rows import json_value
 
 JOB_KEPT: Final = timedelta(hours=1)
 """How long the diagnosis of a job that is gone stays."""
@@ -28,7 +29,7 @@ def keep(diagnosed: Iterable[Diagnosed], places: Mapping[Target, Place], start: 
             place.gpus[0] if one.scope == "gpu" else None,
             one.bottleneck or "",
             one.confidence,
-            shares.get_db_prep_save(one.shares, connection),
+            json_value(shares, one.shares),
             *span,
         )
         for one in diagnosed
