@@ -29,7 +29,7 @@ CONTEXT_BYTES: Final = 750_000_000
 """A context that holds nothing else (measured 0.54 GB); the smallest program recorded holds 0.93 GB."""
 
 GPU_METRICS: Final = (
-    "gpu_util_pct", "mem_copy_util_pct", "mem_used_bytes", "temperature_c", "memory_temperature_c", "power_w", "power_limit_w",
+    "gpu_util_pct", "mem_copy_util_pct", "mem_used_bytes", "temperature_c", "power_w", "power_limit_w",
     "sm_clock_mhz", "mem_clock_mhz", "clocks_event_reasons", "gr_engine_active", "sm_active", "sm_occupancy", "int_active",
     "tensor_active", "dram_active", "fp64_active", "fp32_active", "fp16_active", "pcie_tx_bytes_per_s", "pcie_rx_bytes_per_s",
     "nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s", "pcie_link_gen", "pcie_link_width", "ecc_uncorrected_volatile_total",

@@ -17,7 +17,7 @@ from advisor.rule import load
 from tests.advisor import variations
 from wire.recording import Recording, read
 
-QUICK: Final = ("ddp_comm_bound", "loader_starved")
+QUICK: Final = ("loader_starved",)
 """Of the recordings that hang on what may be missing; the others take their minute among the slow tests."""
 RECORDINGS: Final = sorted((Path(__file__).resolve().parents[2] / "recordings").glob("*.jsonl.gz"))
 RULES: Final = {rule.id: rule for rule in load()}

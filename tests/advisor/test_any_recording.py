@@ -95,6 +95,7 @@ def test_any_value_anywhere_in_the_header_is_survived(tmp_path: Path, where: Pla
     judged(tmp_path / "any.jsonl", [put(ROWS[0], where, new), *ROWS[1:]])
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(where=st.sampled_from(SAMPLE_PLACES), new=anything, line=st.integers(1, 69), always=st.booleans())
 def test_any_value_anywhere_in_samples_is_survived(tmp_path: Path, where: Place, new: Any, line: int, always: bool) -> None:

@@ -26,6 +26,7 @@ HOW_SAMPLED: Final[dict[str, Callable[[Window], Window]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "first_s", "second_s"),
     [

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.agent_soak import Sight, faults, fit
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,6 +37,7 @@ def test_files_that_pile_up_are_told() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_short_soak_has_everything_on() -> None:
     """A GPU's XID, an engine, OTLP and scrapes pass through a real agent; it says what it saw. Nothing heavy is imported."""
     command = ["bench/agent_soak.py", "--seconds", "12", "--warm-up", "5", "--every", "2", "--bound-mib", "16"]

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
+@pytest.mark.slow
 def test_it_prints_its_numbers_and_loses_nothing() -> None:
     """Two nodes for four seconds through a real server: all that was sent is acked and stored."""
     run = subprocess.run(

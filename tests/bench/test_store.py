@@ -10,6 +10,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_the_last_line_is_one_json_object_with_every_cost() -> None:
     """A small fleet and a short time; the numbers are those of its own run."""
     command = [sys.executable, "bench/store.py", "--gpus", "16", "--seconds", "40", "--repeats", "1"]

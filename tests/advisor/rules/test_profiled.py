@@ -15,6 +15,8 @@ from tests.advisor.rules.test_low_mfu import TestLowMfu as Mfu
 from tests.advisor.rules.test_scaling_inefficient import TestScalingInefficient as Scaling
 from tests.advisor.rules.test_tensor_shape_misaligned import TestTensorShapeMisaligned as Shapes
 
+SOME_FP32 = {"fp32_active_when_busy": 0.1, "tensor_active_when_busy": 0.05}
+"""Below the thresholds of the counters, and no refutation either."""
 SUPPORTS: list[tuple[type[RuleCases], dict[str, Any]]] = [
     (Launches, {"profile_launch_gap_share": 0.64, "profile_kernel_p50_s": 6e-6}),
     (Communication, {"profile_exposed_comm_share": 0.3}),
@@ -85,7 +87,7 @@ def test_a_profile_that_does_not_changes_no_confidence(of: type[RuleCases], prof
     [
         (Communication, {"profile_exposed_comm_share": 0.3}, ("tensor_active", "nvlink_share")),
         (Copies, {"profile_pageable_share": 0.3}, ("copy_rate_share",)),
-        (Fp32, {"profile_fp32_missed_share": 0.5}, ("fp32_active", "fp32_active_when_busy")),
+        (Fp32, {"profile_fp32_missed_share": 0.5}, ("fp32_active", "fp32_active_when_busy", "tensor_active_when_busy")),
         (Shapes, {"profile_half_missed_share": 0.3, "told_vocab": 50257}, ("tensor_active_when_busy",)),
     ],
 )
@@ -117,7 +119,7 @@ def test_what_a_profile_opened_has_two_thresholds(
     of: type[RuleCases], name: str, opens: float, between: float, clears: float
 ) -> None:
     """Between them nothing opens and what is open stays; below the lower one it closes, with counters and without."""
-    base = {"working_gpus": 2} | ({"told_vocab": 50257} if of is Shapes else {})
+    base = {"working_gpus": 2} | ({"told_vocab": 50257} if of is Shapes else {}) | (SOME_FP32 if of is Fp32 else {})
     for blind in ({}, dict.fromkeys(of.lacks) | ({"dtype": "bf16"} if of is Shapes else {})):
         here = base | blind
         assert judged(of, here | {name: opens}) is not None
@@ -135,10 +137,33 @@ def test_launches_and_loaders_are_not_opened_by_a_profile_alone() -> None:
 def test_the_gain_follows_from_the_part_that_the_profile_saw() -> None:
     """Half of the kernels' time in FP32: TF32 at 3.4 times makes 1.55 of it, bf16 at 8 times 1.78 (Amdahl); the whole makes 3.4 and 8."""
     for share, low, high in ((0.5, 1.55, 1.78), (1.0, 3.4, 8.0)):
-        finding = judged(Fp32, {"profile_fp32_missed_share": share})
+        finding = judged(Fp32, SOME_FP32 | {"busy": 1.0, "profile_fp32_missed_share": share})
         assert finding is not None
         assert finding.expected_gain is not None
         assert (finding.expected_gain.low, finding.expected_gain.high) == pytest.approx((low, high), abs=0.01)
+
+
+def test_the_gain_is_that_of_the_time_in_which_the_gpu_works() -> None:
+    """Kernels that take a fifth of the time cannot make a job more than 1.2 times as fast."""
+    finding = judged(Fp32, SOME_FP32 | {"busy": 0.2, "profile_fp32_missed_share": 1.0})
+
+    assert finding is not None
+    assert finding.expected_gain is not None
+    assert (finding.expected_gain.low, finding.expected_gain.high) == pytest.approx((1.16, 1.21), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("of", "readings"),
+    [
+        (Fp32, {"profile_fp32_missed_share": 0.9}),  # tensor cores at work most of the time
+        (Fp32, SOME_FP32 | {"busy": 0.05, "profile_fp32_missed_share": 0.9}),
+        (Copies, {"share_idle": 0.9, "share_compute": 0.1, "profile_pageable_share": 0.9}),
+        (Copies, {"pcie_rx_bytes_per_s": 1e6, "pcie_tx_bytes_per_s": 1e6, "profile_pageable_share": 0.9}),
+    ],
+)
+def test_a_profile_opens_nothing_that_the_counters_of_the_whole_job_refute(of: type[RuleCases], readings: dict[str, Any]) -> None:
+    """It saw a few steps, and perhaps another program."""
+    assert judged(of, readings) is None
 
 
 def test_a_low_mfu_with_a_profile_says_where_the_time_goes() -> None:
