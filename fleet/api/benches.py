@@ -19,7 +19,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from fleet.accounts.models import AgentToken
 from fleet.api.authentication import AgentBearer, BearerToken
-from fleet.api.commands import PROBLEM
+from fleet.api.commands import problem
 from fleet.api.errors import Conflict, TooLarge
 from fleet.api.filters import Moment, Strict, named
 from fleet.api.permissions import MaySendBenchRuns
@@ -146,21 +146,17 @@ class BenchScoreFilter(Strict):
         return rows.filter(name__regex=f"^({'|'.join(word for word, kind in GROUPS.items() if kind == value)})_")
 
 
-def _problem(code: int, says: str) -> dict[tuple[int, str], OpenApiResponse]:
-    return {(code, "application/problem+json"): OpenApiResponse(PROBLEM, says)}
-
-
-_UNKNOWN: Final = _problem(401, "The caller is not known.")
+_UNKNOWN: Final = problem(401, "The caller is not known.")
 
 
 @extend_schema_view(
     list=extend_schema(
         summary="List bench runs",
-        responses={200: BenchRunSerializer(many=True)} | _problem(400, "What of the query does not fit.") | _UNKNOWN,
+        responses={200: BenchRunSerializer(many=True)} | problem(400, "What of the query does not fit.") | _UNKNOWN,
     ),
     retrieve=extend_schema(
         summary="One bench run with its scores",
-        responses={200: BenchRunDetailSerializer} | _problem(404, "No such run.") | _UNKNOWN,
+        responses={200: BenchRunDetailSerializer} | problem(404, "No such run.") | _UNKNOWN,
     ),
 )
 class BenchRunViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[BenchRun]):
@@ -190,12 +186,12 @@ class BenchRunViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[BenchRu
             201: TakenSerializer,
             200: OpenApiResponse(TakenSerializer, "The run was kept before; nothing has changed."),
         }
-        | _problem(400, "It is no report, with where it does not fit.")
-        | _problem(403, "The caller may not send it, or not for this node.")
-        | _problem(404, "No such node.")
-        | _problem(409, "The node is not known to have any of the GPUs, or the run begins in the future.")
-        | _problem(413, "The report is too large.")
-        | _problem(429, "The node sent as many runs as a day may have.")
+        | problem(400, "It is no report, with where it does not fit.")
+        | problem(403, "The caller may not send it, or not for this node.")
+        | problem(404, "No such node.")
+        | problem(409, "The node is not known to have any of the GPUs, or the run begins in the future.")
+        | problem(413, "The report is too large.")
+        | problem(429, "The node sent as many runs as a day may have.")
         | _UNKNOWN,
         examples=[
             OpenApiExample(
@@ -242,7 +238,7 @@ class BenchRunViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[BenchRu
 @extend_schema_view(
     list=extend_schema(
         summary="List scores of bench runs",
-        responses={200: BenchScoreSerializer(many=True)} | _problem(400, "What of the query does not fit.") | _UNKNOWN,
+        responses={200: BenchScoreSerializer(many=True)} | problem(400, "What of the query does not fit.") | _UNKNOWN,
     )
 )
 class BenchScoreViewSet(ListModelMixin, GenericViewSet[BenchScore]):

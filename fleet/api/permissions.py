@@ -10,95 +10,75 @@ from fleet.commands.asking import MAY
 from fleet.tuning.changes import MAY as MAY_TUNE
 
 
-class MayChangeFindings(BasePermission):
+class _Writers(BasePermission):
+    """Reading is for everyone who is known; writing needs `right`, and a token that may write."""
+
+    right = ""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True for reads, and for writes by a person with the right whose token, if any, may write."""
+        if request.method in SAFE_METHODS:
+            return True
+        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
+            return False
+        return request.user.has_perm(self.right)
+
+
+class _Senders(_Writers):
+    """As _Writers; an agent sends what is of its own node, and reads nothing."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True for reads of people, and for writes by agents and by a person with the right whose token, if any, may write."""
+        if isinstance(request.auth, AgentToken):
+            return request.method == "POST"
+        if request.method in SAFE_METHODS:
+            return bool(request.user and request.user.is_authenticated)
+        return super().has_permission(request, view)
+
+
+class MayChangeFindings(_Writers):
     """Reading is for everyone who is known; changing needs the right to, and a token that may write."""
 
     message = _("This needs the right to change findings, and with a token one that was made with --write.")
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """True for reads, and for writes by a person with the right whose token, if any, may write."""
-        if request.method in SAFE_METHODS:
-            return True
-        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
-            return False
-        return request.user.has_perm("findings.change_finding")
+    right = "findings.change_finding"
 
 
-class MayCommand(BasePermission):
+class MayCommand(_Writers):
     """Reading is for everyone who is known; asking an agent needs the right to, and a token that may write."""
 
     message = _("This needs the right to add commands (operators have it), and with a token one that was made with --write.")
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """True for reads, and for writes by a person with the right whose token, if any, may write."""
-        if request.method in SAFE_METHODS:
-            return True
-        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
-            return False
-        return request.user.has_perm(MAY)
+    right = MAY
 
 
-class MaySendBenchRuns(BasePermission):
+class MaySendBenchRuns(_Senders):
     """Reading is for everyone who is known; an agent sends its own node's runs, a person with the right those of any node."""
 
     message = _(
         "This needs the node's own token, or the right to add bench runs (operators have it) with a token that was made with --write."
     )
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """True for reads of people, and for writes by agents and by a person with the right whose token, if any, may write."""
-        if isinstance(request.auth, AgentToken):
-            return request.method == "POST"
-        if request.method in SAFE_METHODS:
-            return bool(request.user and request.user.is_authenticated)
-        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
-            return False
-        return request.user.has_perm("benches.add_benchrun")
+    right = "benches.add_benchrun"
 
 
-class MayAnnotate(BasePermission):
+class MayAnnotate(_Writers):
     """Reading is for everyone who is known; annotating needs the right to, and a token that may write."""
 
     message = _(
         "This needs the right to change annotations (operators have it), and with a token one that was made with --write."
     )
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """True for reads, and for writes by a person with the right whose token, if any, may write."""
-        if request.method in SAFE_METHODS:
-            return True
-        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
-            return False
-        return request.user.has_perm("annotations.change_annotation")
+    right = "annotations.change_annotation"
 
 
-class MayTune(BasePermission):
+class MayTune(_Writers):
     """Reading is for everyone who is known; setting what rules do needs the right to, and a token that may write."""
 
     message = _("This needs the right to change rules (operators have it), and with a token one that was made with --write.")
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """True for reads, and for writes by a person with the right whose token, if any, may write."""
-        if request.method in SAFE_METHODS:
-            return True
-        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
-            return False
-        return request.user.has_perm(MAY_TUNE)
+    right = MAY_TUNE
 
 
-class MaySendProfiles(BasePermission):
+class MaySendProfiles(_Senders):
     """Reading is for everyone who is known; an agent sends profiles of its own node's jobs, a person with the right those of any."""
 
     message = _(
         "This needs the node's own token, or the right to add profiles (operators have it) with a token that was made with --write."
     )
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        """True for reads of people, and for writes by agents and by a person with the right whose token, if any, may write."""
-        if isinstance(request.auth, AgentToken):
-            return request.method == "POST"
-        if request.method in SAFE_METHODS:
-            return bool(request.user and request.user.is_authenticated)
-        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
-            return False
-        return request.user.has_perm("profiles.add_jobprofile")
+    right = "profiles.add_jobprofile"

@@ -19,7 +19,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from fleet.accounts.models import AgentToken
 from fleet.api.authentication import AgentBearer, BearerToken
-from fleet.api.commands import PROBLEM
+from fleet.api.commands import problem
 from fleet.api.errors import Conflict, TooLarge
 from fleet.api.filters import Moment, Strict, named
 from fleet.api.permissions import MaySendProfiles
@@ -81,21 +81,17 @@ class ProfileFilter(Strict):
         return rows.filter(named(value))
 
 
-def _problem(code: int, says: str) -> dict[tuple[int, str], OpenApiResponse]:
-    return {(code, "application/problem+json"): OpenApiResponse(PROBLEM, says)}
-
-
-_UNKNOWN: Final = _problem(401, "The caller is not known.")
+_UNKNOWN: Final = problem(401, "The caller is not known.")
 
 
 @extend_schema_view(
     list=extend_schema(
         summary="List profiles of jobs",
-        responses={200: ProfileSerializer(many=True)} | _problem(400, "What of the query does not fit.") | _UNKNOWN,
+        responses={200: ProfileSerializer(many=True)} | problem(400, "What of the query does not fit.") | _UNKNOWN,
     ),
     retrieve=extend_schema(
         summary="One profile with its summary",
-        responses={200: ProfileDetailSerializer} | _problem(404, "No such profile.") | _UNKNOWN,
+        responses={200: ProfileDetailSerializer} | problem(404, "No such profile.") | _UNKNOWN,
     ),
 )
 class ProfileViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[JobProfile]):
@@ -127,12 +123,12 @@ class ProfileViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[JobProfi
             201: TakenProfileSerializer,
             200: OpenApiResponse(TakenProfileSerializer, "The profile was kept before; nothing has changed."),
         }
-        | _problem(400, "It is no report, with where it does not fit.")
-        | _problem(403, "The caller may not send it, or not for this node.")
-        | _problem(404, "No such node.")
-        | _problem(409, "A text holds what none should, or the profile was written in the future.")
-        | _problem(413, "The report is too large.")
-        | _problem(429, "The node sent as many profiles as a day may have.")
+        | problem(400, "It is no report, with where it does not fit.")
+        | problem(403, "The caller may not send it, or not for this node.")
+        | problem(404, "No such node.")
+        | problem(409, "A text holds what none should, or the profile was written in the future.")
+        | problem(413, "The report is too large.")
+        | problem(429, "The node sent as many profiles as a day may have.")
         | _UNKNOWN,
         examples=[
             OpenApiExample(
