@@ -20,3 +20,12 @@ def plain_text(text: str) -> None:
     """ValidationError for a text that is not; for forms and serializers alike."""
     if not is_plain(text):
         raise ValidationError(REFUSED, code="not_plain")
+
+
+def all_plain(value: object) -> bool:
+    """Whether every text in a value of JSON is plain, the names of its fields too: PostgreSQL cannot keep a NUL, and people read the others."""
+    if isinstance(value, dict):
+        return all(map(all_plain, (*value, *value.values())))
+    if isinstance(value, list | tuple):
+        return all(map(all_plain, value))
+    return not isinstance(value, str) or is_plain(value)

@@ -5,27 +5,25 @@ from typing import Any, Final
 import django_filters
 from django.db.models import Count, QuerySet
 from django.utils import timezone
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import serializers, status
 from rest_framework.authentication import SessionAuthentication
-from rest_framework.exceptions import NotFound, PermissionDenied, Throttled
+from rest_framework.exceptions import Throttled
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet
 
-from fleet.accounts.models import AgentToken
 from fleet.api.authentication import AgentBearer, BearerToken
 from fleet.api.commands import problem
-from fleet.api.errors import Conflict, TooLarge
+from fleet.api.errors import Conflict
 from fleet.api.filters import Moment, Strict, named
 from fleet.api.permissions import MaySendBenchRuns
+from fleet.api.reports import body_of, node_of
 from fleet.benches.keep import KeepError, TooManyRunsError, keep
 from fleet.benches.models import BenchRun, BenchScore
-from fleet.inventory.models import Node
 from wire.bench import GROUPS, MAX_BYTES, BenchError, decode
 
 _KINDS: Final = [(kind, kind) for kind in dict.fromkeys(GROUPS.values())]
@@ -211,20 +209,11 @@ class BenchRunViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[BenchRu
     )  # fmt: skip
     def create(self, request: Request) -> Response:
         """Keep the run; one that was kept before is answered 200 and changes nothing. An agent's token speaks for its own node alone."""
-        body = request.body
-        if len(body) > MAX_BYTES:
-            raise TooLarge
         try:
-            report = decode(body)
+            report = decode(body_of(request, MAX_BYTES))
         except BenchError as error:
             raise serializers.ValidationError({"report": [str(error)]}) from None
-        if isinstance(request.auth, AgentToken) and request.auth.node_name != report.node:
-            raise PermissionDenied(
-                gettext("This token speaks for {own}, not for {other}.").format(own=request.auth.node_name, other=report.node)
-            )
-        node = Node.objects.filter(name=report.node).first()
-        if node is None:
-            raise NotFound(gettext("There is no node {name}: start its agent once.").format(name=report.node))
+        node = node_of(request, report.node)
         try:
             kept = keep(report, node, timezone.now())
         except TooManyRunsError as error:

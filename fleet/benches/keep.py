@@ -1,14 +1,14 @@
 """From a report to rows: whose GPUs, which time, how many runs; a report that comes again changes nothing."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext
 
 from advisor.peaks import peak
-from fleet.accounts.plain_text import REFUSED, is_plain
+from fleet.accounts.plain_text import REFUSED, all_plain
 from fleet.benches.models import BenchRun, BenchScore
 from fleet.benches.peers import is_judged
 from fleet.inventory.models import Gpu, Node
@@ -40,7 +40,8 @@ def keep(report: BenchReport, node: Node, now: datetime) -> Kept:
     at = datetime.fromtimestamp(report.at, UTC)
     if at > now + MAX_AHEAD:
         raise KeepError(gettext("The run begins in the future, by this server's clock: check the node's."))
-    _check_texts(msgspec.to_builtins(report))
+    if not all_plain(msgspec.to_builtins(report)):
+        raise KeepError(str(REFUSED))
     found = BenchRun.objects.filter(node=node, at=at).first()
     gpus = {gpu.uuid: gpu for gpu in Gpu.objects.filter(node=node, uuid__in=[gpu.uuid for gpu in report.gpus])}
     unknown = tuple(gpu.uuid for gpu in report.gpus if gpu.uuid not in gpus)
@@ -108,17 +109,3 @@ def _row(run: BenchRun, score: Score, gpu: Gpu | None, told: BenchGpu | None) ->
         power_w=score.power_w,
         temperature_c=score.temperature_c,
     )
-
-
-def _check_texts(value: Any) -> None:
-    """KeepError where a text holds what no text should: PostgreSQL cannot keep a NUL, and people read the others."""
-    if isinstance(value, str):
-        if not is_plain(value):
-            raise KeepError(str(REFUSED))
-    elif isinstance(value, dict):
-        for name, one in value.items():
-            _check_texts(name)
-            _check_texts(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            _check_texts(one)

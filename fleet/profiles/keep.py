@@ -2,14 +2,14 @@
 
 import hashlib
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from django.db import IntegrityError, transaction
 from django.utils.translation import gettext
 
 from advisor.profiles.joined import features
-from fleet.accounts.plain_text import REFUSED, is_plain
+from fleet.accounts.plain_text import REFUSED, all_plain
 from fleet.inventory.models import Node
 from fleet.profiles.models import JobProfile
 from wire.profile import ProfileReport, encode
@@ -39,7 +39,8 @@ def keep(report: ProfileReport, node: Node, now: datetime) -> Kept:
     at = datetime.fromtimestamp(report.at, UTC)
     if at > now + MAX_AHEAD:
         raise KeepError(gettext("The profile was written in the future, by this server's clock: check the node's."))
-    _check_texts(msgspec.to_builtins(report))
+    if not all_plain(msgspec.to_builtins(report)):
+        raise KeepError(str(REFUSED))
     digest = hashlib.sha256(encode(report)).hexdigest()
     found = JobProfile.objects.filter(node=node, digest=digest).first()
     if found is not None:
@@ -63,16 +64,3 @@ def keep(report: ProfileReport, node: Node, now: datetime) -> Kept:
     except IntegrityError:  # another request was faster
         return Kept(JobProfile.objects.get(node=node, digest=digest), False)
     return Kept(row, True)
-
-
-def _check_texts(value: Any) -> None:
-    """KeepError where a text holds what no text should: PostgreSQL cannot keep a NUL, and people read the others."""
-    if isinstance(value, str):
-        if not is_plain(value):
-            raise KeepError(str(REFUSED))
-    elif isinstance(value, dict):
-        for one in value.values():
-            _check_texts(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            _check_texts(one)
