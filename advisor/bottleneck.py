@@ -77,36 +77,45 @@ _NVLINK_REACH: Final = 0.75
 _PCIE_REACH: Final = 0.80
 
 
-def causes(reach: int = 1) -> list[pl.Expr]:
-    """Per sample, the parts of its idle time (`part_*`), needing busy, cores, write_rate and PCIe rates.
+def with_causes(samples: pl.LazyFrame, reach: int = 1) -> pl.LazyFrame:
+    """`samples` with the parts of each one's idle time (`part_*`), of busy, cores, write_rate and PCIe rates.
 
-    Writing within `reach` samples counts: a save writes in bursts.
+    Writing within `reach` samples counts: a save writes in bursts. Each step stands on the columns of the one before: as
+    expressions of each other they would be computed four times over.
     """
-    idle = 1 - pl.col("busy")
+    busy, idle = pl.col("busy"), 1 - pl.col("busy")
     writes = (pl.col("write_rate") >= SAVING_BYTES_PER_S).fill_null(False)
     saving = pl.any_horizontal(
         writes if k == 0 else ((pl.col("gpu") == pl.col("gpu").shift(k)) & writes.shift(k)).fill_null(False)
         for k in range(-reach, reach + 1)
     )
-    save = pl.when(saving).then(idle).otherwise(0.0)
-    left = idle - save
-    up = (pl.col("pcie_rx_bytes_per_s") / pl.col("pcie_peak")).fill_null(0)
-    down = (pl.col("pcie_tx_bytes_per_s") / pl.col("pcie_peak")).fill_null(0)
-    link = pl.max_horizontal(up, down)
-    works = ((pl.col("cores") - pl.col("busy")) / pl.max_horizontal(idle, pl.lit(0.01))).clip(0, 1)
-    works = pl.when(works >= MAIN_WORKS).then(1.0).otherwise(works)
+    up, down, link, works = (pl.col(name) for name in ("_up", "_down", "_link", "_works"))
     pulls = (pl.col("pcie_tx_bytes_per_s") >= PULL_BYTES_PER_S) & (down > 2 * up) & (works.fill_null(1.0) >= PULLING)
-    copy = (
+    copies = (
         pl.when(pulls | ((link >= COPY_LINK) & pl.col("alone")))
-        .then(left)
+        .then("_left")
         .when(link >= COPY_LINK)
-        .then(pl.min_horizontal(left, link / PAGEABLE_LINK))
+        .then(pl.min_horizontal("_left", link / PAGEABLE_LINK))
         .otherwise(0.0)
         .fill_null(0.0)
     )
-    left = (left - copy).clip(0)
-    host = left * works.fill_null(pl.when(pl.col("busy") >= 0.02).then(1.0).otherwise(0.0))
-    return [save.alias("part_save"), copy.alias("part_copy"), host.alias("part_host"), (left - host).alias("part_wait")]
+    return (
+        samples.with_columns(
+            part_save=pl.when(saving).then(idle).otherwise(0.0),
+            _up=(pl.col("pcie_rx_bytes_per_s") / pl.col("pcie_peak")).fill_null(0),
+            _down=(pl.col("pcie_tx_bytes_per_s") / pl.col("pcie_peak")).fill_null(0),
+            _works=((pl.col("cores") - busy) / pl.max_horizontal(idle, pl.lit(0.01))).clip(0, 1),
+        )
+        .with_columns(
+            _left=idle - pl.col("part_save"),
+            _link=pl.max_horizontal(up, down),
+            _works=pl.when(works >= MAIN_WORKS).then(1.0).otherwise(works),
+        )
+        .with_columns(part_copy=copies)
+        .with_columns(_left=(pl.col("_left") - pl.col("part_copy")).clip(0))
+        .with_columns(part_host=pl.col("_left") * works.fill_null(pl.when(busy >= 0.02).then(1.0).otherwise(0.0)))
+        .with_columns(part_wait=pl.col("_left") - pl.col("part_host"))
+    )
 
 
 def zero(name: str) -> pl.Expr:

@@ -84,7 +84,7 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
             turned=(pl.col("quiet") != pl.col("quiet").shift(1)) & (pl.col("gpu") == pl.col("gpu").shift(1)),
         )
     )
-    rows = rows.with_columns(bottleneck.causes(_reach(samples)))
+    rows = bottleneck.with_causes(rows, _reach(samples))
     loaded = pl.col("loaded")
     grouped = rows.group_by("gpu", maintain_order=True).agg(
         pl.len().alias("samples"),
@@ -127,7 +127,8 @@ def _of_samples(samples: pl.DataFrame) -> pl.DataFrame:
         pl.col("recovery_action").last(),
         *[pl.col(f"part_{name}").mean() for name in bottleneck.PARTS],
     )  # fmt: skip
-    return grouped.collect().join(memory_growth.rises(samples), on="gpu", how="left")
+    gpus = grouped.collect()
+    return gpus.join(memory_growth.rises(samples, gpus), on="gpu", how="left")
 
 
 def _of_holders(holders: pl.DataFrame) -> pl.DataFrame:

@@ -7,6 +7,8 @@ import polars as pl
 
 RISES_FOR_S: Final = 8.0
 """Memory that breathes with each step falls back sooner; a leak in a recording's loop after 10 s and more."""
+RISING: Final = 0.3
+"""The share of samples in which memory in use grew, from which on its longest stretch is looked for."""
 
 
 def aggregates() -> list[pl.Expr]:
@@ -25,13 +27,18 @@ def _quarter(number: int) -> pl.Expr:
     return pl.col("mem_used_bytes").slice(number * size, size).median()
 
 
-def rises(samples: pl.DataFrame) -> pl.DataFrame:
-    """`gpu`, `_rise_bytes`, `_rise_s` of the stretch without a fall in which memory in use grew most."""
+def rises(samples: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
+    """`gpu`, `_rise_bytes`, `_rise_s` of the stretch without a fall in which memory in use grew most.
+
+    Of those of `gpus`, which has the aggregates, whose memory rises at all: in most of a fleet it stands.
+    """
+    rising = gpus.filter(pl.col("mem_rising_share") >= RISING).get_column("gpu")
     # Samples are in order of GPU and time: a stretch ends where memory falls or the GPU is another.
     ends = (pl.col("gpu") != pl.col("gpu").shift(1)) | (pl.col("mem_used_bytes").diff() < 0)
     stretches = (
         samples.lazy()
         .select("gpu", "t", "mem_used_bytes")
+        .filter(pl.col("gpu").is_in(rising.implode()))
         .drop_nulls()
         .with_columns(stretch=ends.fill_null(False).cum_sum().set_sorted())
         .group_by("stretch", maintain_order=True)
@@ -57,7 +64,7 @@ def of_window(gpu: pl.DataFrame) -> pl.DataFrame:
         # Growth that goes on at an even pace: each of three steps between the quarters' medians is at least half the mean
         # step; or it goes on rising for long stretches between rare falls, as in a window over a recording's loop.
         _even=pl.all_horizontal([step >= 0.5 * mean_step for step in steps]) & (mean_step > 0),
-        _saws=(pl.col("mem_rising_share") >= 0.3) & (length / pl.col("_mem_falls").clip(1) >= RISES_FOR_S),
+        _saws=(pl.col("mem_rising_share") >= RISING) & (length / pl.col("_mem_falls").clip(1) >= RISES_FOR_S),
     )
     # What was really gained: over the window, or in the longest of the stretches, never their sum.
     spans = (pl.col("samples") - 1) / (3 * (pl.col("samples") // 4)).clip(1)

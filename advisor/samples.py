@@ -287,6 +287,7 @@ def _cuts(gpu: pl.DataFrame, rows: pl.DataFrame, span: Span) -> pl.DataFrame:
     asked = seen.filter(pl.col("began") | pl.col("late")).select("gpu", "from_t", "until_t")
     alive = (
         gpu.select("gpu", "t", "busy")
+        .filter(pl.col("gpu").is_in(asked.get_column("gpu").implode()))
         .join(asked, on="gpu")
         .filter(
             (pl.col("until_t").is_null() | (pl.col("t") <= pl.col("until_t")))

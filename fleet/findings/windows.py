@@ -154,9 +154,24 @@ def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, s
     """
     if process.is_empty():
         return {}
+    who = ("gpu", "user", "name")
+    # The rows are in order of GPU and process: a stretch of one holder is found by looking at the row before, without hashing names.
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in who)
     holders = (
-        process.group_by("gpu", "user", "name")
-        .agg(pl.col("t").max().alias("last"), pl.col("gpu_mem_bytes").mean().fill_null(0).alias("size"))
+        process.lazy()
+        .group_by((~same).cum_sum().set_sorted().alias("stretch"), maintain_order=True)
+        .agg(
+            pl.col(who).first(),
+            pl.col("t").max(),
+            pl.col("gpu_mem_bytes").sum().alias("bytes"),
+            pl.col("gpu_mem_bytes").count().alias("readings"),
+        )
+        .group_by(who)
+        .agg(
+            pl.col("t").max().alias("last"),
+            size=pl.when(pl.col("readings").sum() > 0).then(pl.col("bytes").sum() / pl.col("readings").sum()).otherwise(0.0),
+        )
+        .collect()
         .with_columns(now=pl.col("last") >= pl.col("last").max().over("gpu") - STALE_S / 2)
         .sort("now", "size", "last", "user", "name", descending=[True, True, True, False, False])
         .unique("gpu", keep="first", maintain_order=True)
@@ -171,9 +186,10 @@ def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, s
 def _away(gpu: pl.DataFrame, process: pl.DataFrame, jobs: Mapping[int, str]) -> frozenset[str]:
     """The jobs of which every GPU listed nobody for longer than AWAY_S (or three samples) somewhere between its samples."""
     of_jobs = pl.col("gpu").is_in(list(jobs))
-    samples = gpu.filter(of_jobs).group_by("gpu").agg(pl.col("t").min().alias("first"), pl.col("t").max().alias("last"), pl.len())
+    span = [pl.col("t").min().alias("first"), pl.col("t").max().alias("last"), pl.len()]
+    samples = gpu.select("gpu", "t").filter(of_jobs).group_by("gpu").agg(span)
     ends = [samples.select("gpu", pl.col(name).alias("t")) for name in ("first", "last")]
-    listed = pl.concat([process.filter(of_jobs).select("gpu", "t"), *ends])
+    listed = pl.concat([process.select("gpu", "t").filter(of_jobs), *ends])
     longest = listed.group_by("gpu").agg(pl.col("t").sort().diff().max().alias("longest"))
     pause = (pl.col("last") - pl.col("first")) / (pl.col("len") - 1).clip(1)
     kept = samples.join(longest, on="gpu").filter(pl.col("longest") <= pl.max_horizontal(pl.lit(AWAY_S), 3 * pause))

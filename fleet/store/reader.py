@@ -111,8 +111,9 @@ def _filter(start: int, end: int, entities: Collection[int] | None) -> pl.Expr:
     kept = (pl.col("ts") >= start) & (pl.col("ts") < end)
     if entities:
         kept &= pl.col("entity").is_between(min(entities), max(entities))
-        if len(entities) > 1:
-            possible = sorted(entity for entity in set(entities) if 0 <= entity <= MAX_KEY)
+        wanted = set(entities)
+        if len(wanted) <= max(wanted) - min(wanted):  # else the range has said it all
+            possible = sorted(entity for entity in wanted if 0 <= entity <= MAX_KEY)
             kept &= pl.col("entity").is_in(pl.Series(possible, dtype=pl.UInt32).implode())
     return kept
 
