@@ -47,6 +47,7 @@ INSTALLED_APPS = [
     "fleet.store",
     "fleet.tuning",
     "fleet.ingest",
+    "fleet.jobs",
     "fleet.slow",
     "fleet.findings",
     "fleet.notify",
