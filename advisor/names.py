@@ -1,8 +1,9 @@
-"""FEATURES: what each feature that rules show as evidence is called in plain words."""
+"""FEATURES: what each feature is called in plain words that rules show as evidence, or that a site's own rules may name."""
 
 from typing import Final
 
 from advisor.text import _
+from advisor.unshown import UNSHOWN
 
 FEATURES: Final[dict[str, str]] = {
     "abnormal_end_jobs_7d": _("Jobs that ended abnormally in seven days"),
@@ -285,4 +286,5 @@ FEATURES: Final[dict[str, str]] = {
     "zero2_bytes": _("States with ZeRO-2"),
     "zero3_bytes": _("States with ZeRO-3 or FSDP"),
     "zero3_planned_bytes": _("Memory needed with ZeRO-3 or FSDP"),
+    **{name: words for name, (_unit, words) in UNSHOWN.items()},
 }

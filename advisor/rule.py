@@ -100,7 +100,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Rule:
-    """One rule. Texts are English sources with `{feature:format}` fields, marked with `text._`."""
+    """One rule. Texts are English sources with `{feature:format}` or `{threshold:format}` fields, marked with `text._`."""
 
     id: str
     scope: Scope
@@ -126,6 +126,11 @@ class Rule:
     rollback: str
     verify: str
     sources: tuple[str, ...]
+
+    def threshold_of(self, field: str) -> str | None:
+        """The threshold that a field of a text names, `x_gib` for one in bytes; None where the field is a feature's."""
+        names = {one.name for one in self.thresholds}
+        return next((name for name in (field, field.removesuffix("_gib") + "_bytes") if name in names), None)
 
     def reads(self) -> frozenset[str]:
         """Every column that its conditions read: features, and thresholds as `param:name`."""

@@ -25,6 +25,8 @@ def finding(hit: Fired) -> Finding:
     """The finding with the row's values in its texts."""
     rule, row = hit.rule, hit.row
     params = {name: value for name, raw in row.items() if (value := _plain(raw)) is not None and not name.startswith("_")}
+    for column in [name for name in params if name.startswith(PARAM)]:
+        params |= _in_force(column.removeprefix(PARAM), row[column])
     target = str(row["_key"])
 
     def text(source: str) -> Text:
@@ -89,6 +91,11 @@ def _changes(rule: Rule, row: Mapping[str, Any], params: dict[str, Value]) -> It
             continue
         if text is not None:
             yield Change(step.kind, text)
+
+
+def _in_force(name: str, value: float) -> dict[str, Value]:
+    """A threshold as texts name it; one in bytes in GiB too."""
+    return {name: value, name.removesuffix("_bytes") + "_gib": value / (1 << 30)} if name.endswith("_bytes") else {name: value}
 
 
 def _lower(one: Confidence, other: str | None) -> Confidence:

@@ -6,7 +6,7 @@ Number formats stand in the text (`{share:.0%}`), so a translation may place and
 
 import shlex
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from string import Formatter
@@ -52,6 +52,36 @@ class Text:
 
 class UnsafeValueError(ValueError):
     """A value holds control characters and must not reach a command line."""
+
+
+def within_quotes(template: str, names: Collection[str]) -> str | None:
+    """The first of the fields `names` whose place in `template` undoes the quoting of its value; None where none does.
+
+    A quoted value is one word of a command only where the shell is not within quotes already: within quotes the two cancel each other,
+    after a backslash the first of them is no quote, and backticks and here-documents read what is between them once more.
+    """
+    parts = [(literal, name) for literal, name, _spec, _conversion in Formatter().parse(template)]
+    text = "".join(literal + ("\0" if name else "") for literal, name in parts)
+    fields_left = [name for _literal, name in parts if name]
+    within, escaped = "", False
+    for place, sign in enumerate(text):
+        if sign == "\0":
+            name = fields_left.pop(0)
+            if name in names and (within or escaped or "<<" in text[:place]):
+                return name
+        elif within:
+            within = "" if sign == within and not escaped else within
+        elif sign in "'\"`" and not escaped and not _is_apostrophe(text, place):
+            within = sign
+        escaped = sign == "\\" and not escaped and within != "'"
+    return None
+
+
+def _is_apostrophe(text: str, place: int) -> bool:
+    """True for that of “the job's owner”, which opens no quotation."""
+    if text[place] != "'" or not text[:place][-1:].isalpha():
+        return False
+    return text[place + 1 : place + 2].isalpha() or "'" not in text[place + 1 :]
 
 
 def quoted(template: str, values: Mapping[str, Value | None], needed: Iterable[str]) -> str | None:

@@ -25,8 +25,8 @@ def shown(rule: Rule) -> frozenset[str]:
     texts += [case.summary for case in rule.cases]
     if rule.gain is not None:
         texts.append(rule.gain.basis)
-    names = {name for text in texts for name in fields(text)} | {name for show in rule.evidence for name in _named(show)}
-    return frozenset(names)
+    names = {_column(rule, name) for text in texts for name in fields(text)}
+    return frozenset(names | {name for show in rule.evidence for name in _named(show)})
 
 
 @lru_cache(_MOST_RULES)
@@ -116,6 +116,12 @@ def _case(rule: Rule) -> pl.Expr:
     for k, case in reversed(list(enumerate(rule.cases))):
         number = pl.when(case.when.fill_null(False)).then(pl.lit(k, pl.Int32)).otherwise(number)
     return number
+
+
+def _column(rule: Rule, field: str) -> str:
+    """The column that a field of a text needs: its feature's, or that of its threshold."""
+    threshold = rule.threshold_of(field)
+    return field if threshold is None else PARAM + threshold
 
 
 def _named(show: Show) -> tuple[str, ...]:

@@ -149,7 +149,7 @@ def _profile(features: "Mapping[str, float | str | None]") -> list[str]:
 
 
 def _finding(number: int, finding: "Finding", price: float | None, currency: str) -> list[str]:
-    from advisor import cost
+    from advisor import cost, prose
 
     where = f"{finding.scope} {finding.target}"
     out = [f"{number}. [{finding.severity}] {finding.title.english()} ({finding.rule}, {where}, {finding.confidence} confidence)"]
@@ -163,6 +163,8 @@ def _finding(number: int, finding: "Finding", price: float | None, currency: str
         first, *rest = change.text.split("\n")
         out.append(f"     {change.kind + ':':<9}{first}")
         out += [f"              {line}" for line in rest]
+    if names := dict.fromkeys(name for change in finding.change for name in prose.placeholders(change.text)):
+        out.append(f"     Placeholders, put your own in their place: {', '.join(names)}.")
     if finding.expected_gain:
         gain = finding.expected_gain
         out.append(f"   Gain: {gain.low:g} to {gain.high:g} times the speed. {gain.basis.english()}")

@@ -90,7 +90,7 @@ RULE = Rule(
     risk=_("Expandable segments do not go with some CUDA IPC and with vLLM's sleep mode."),
     rollback=_("Unset the variable."),
     verify=_(
-        "Less than 8 % of the card is reserved and unused, no allocation is retried in 1,000 steps, no run ends out of memory for a day."
+        "Less than {fragmented_share_clears:.0%} of the card is reserved and unused, no allocation is retried in 1,000 steps, no run ends out of memory for a day."
     ),
     sources=("docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf",),
 )

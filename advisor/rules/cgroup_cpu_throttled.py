@@ -63,7 +63,7 @@ RULE = Rule(
     recovers=pl.max_horizontal(c.share_data, 0.3 * c.cpu_throttled_share),
     risk=_("Without a limit a job can take cores from its neighbours: requests or cpusets keep them apart."),
     rollback=_("Set the limit again."),
-    verify=_("Less than 1 % of the periods are throttled for an hour."),
+    verify=_("Less than {throttled_share_clears:.0%} of the periods are throttled for an hour."),
     sources=(
         "https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu",
         "https://kubernetes.io/docs/tasks/configure-pod-container/assign-cpu-resource/",

@@ -8,6 +8,7 @@ Gain: docs/lab.md (1.70 at a share of 0.31, where each round of 4.5 s had 2.0 s 
 
 import polars as pl
 
+from advisor.room import HOST_MEMORY
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.started import ACCELERATE, DEEPSPEED, MEGATRON, OWN_LOOP
 from advisor.text import _
@@ -43,15 +44,20 @@ RULE = Rule(
             "diff",
             "- torch.save(state, path)\n+ import torch.distributed.checkpoint as dcp\n"
             "+ saving = dcp.async_save(state, checkpoint_id=path)  # and saving.result() before the next one",
-            when=OWN_LOOP,
+            when=OWN_LOOP & HOST_MEMORY,
         ),
         Step(
             "diff",
-            "- if step % 25 == 0: save()\n+ if step % 1000 == 0: save()  # as often as a failure is likely, no more",
+            "- if step % N == 0: save()\n+ if step % (10 * N) == 0: save()  # as often as a failure is likely, no more",
             when=OWN_LOOP,
         ),
         Step("flag", "--save_strategy steps --save_steps 1000  # Hugging Face Trainer", when=ACCELERATE),
-        Step("flag", "--async-save --use-dist-ckpt  # Megatron-LM", when=MEGATRON),
+        Step("flag", "--async-save --use-dist-ckpt  # Megatron-LM", when=MEGATRON & HOST_MEMORY),
+        Step(
+            "flag",
+            "--save-interval N --use-dist-ckpt  # Megatron-LM: as often as a failure is likely, no more",
+            when=MEGATRON & ~HOST_MEMORY,
+        ),
         Step(
             "config",
             '{{"checkpoint": {{"writer": {{"type": "FAST"}}}}}}  # DeepSpeed; and save as often as a failure is likely',
@@ -67,7 +73,9 @@ RULE = Rule(
         ),
     ),
     recovers=c.share_checkpoint * 0.9,
-    risk=_("Staging takes host memory for the whole state; keep the previous checkpoint until the new one is complete."),
+    risk=_(
+        "Staging takes host memory for the whole state (it is not advised where that is nearly full); keep the previous checkpoint until the new one is complete."
+    ),
     rollback=_("Save synchronously again."),
     verify=_("The stall is below 0.5 % of the time over five saves, and a test load of the checkpoint succeeds."),
     sources=("docs.pytorch.org/docs/stable/distributed.checkpoint.html", "recording ckpt_stall"),

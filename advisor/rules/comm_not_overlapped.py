@@ -9,6 +9,7 @@ else. So it opens the finding by itself.
 
 import polars as pl
 
+from advisor.room import GPU_MEMORY
 from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.started import DEEPSPEED, MEGATRON, OWN_LOOP
 from advisor.text import _
@@ -94,7 +95,7 @@ RULE = Rule(
         Step(
             "diff",
             "- loader = DataLoader(ds, batch_size=B)\n+ loader = DataLoader(ds, batch_size=2 * B)  # more work for each exchange",
-            when=~MEGATRON,
+            when=~MEGATRON & GPU_MEMORY,
         ),
         Step(
             "flag", "--overlap-grad-reduce --overlap-param-gather  # Megatron-LM, with --use-distributed-optimizer", when=MEGATRON

@@ -69,7 +69,7 @@ RULE = Rule(
     recovers=0.0,
     risk=_("Memory that batches take there counts against the limit of the pod or job."),
     rollback=_("Set the size before."),
-    verify=_("At most 60 % of /dev/shm is used, and no bus error for seven days."),
+    verify=_("At most {shm_used_share_clears:.0%} of /dev/shm is used, and no bus error for seven days."),
     sources=(
         "https://docs.pytorch.org/docs/stable/multiprocessing.html",
         "https://docs.docker.com/reference/cli/docker/container/run/#shm-size",

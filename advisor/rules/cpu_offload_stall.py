@@ -8,6 +8,7 @@ by design. Where neither sharding nor a lighter optimizer nor the card itself ho
 import polars as pl
 
 from advisor.planners.training_memory import USABLE
+from advisor.room import GPU_MEMORY
 from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
@@ -107,7 +108,7 @@ RULE = Rule(
         Step(
             "diff",
             "- fully_shard(model, offload_policy=CPUOffloadPolicy())\n+ fully_shard(model)  # with 8-bit Adam where it does not fit",
-            when=_FITS.is_null() & (c.launcher != "deepspeed").fill_null(True),
+            when=_FITS.is_null() & (c.launcher != "deepspeed").fill_null(True) & GPU_MEMORY,
         ),
         Step(
             "command", "numactl --cpunodebind=$NODE --membind=$NODE python train.py  # the GPU's NUMA node, by nvidia-smi topo -m"

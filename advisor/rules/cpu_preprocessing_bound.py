@@ -7,6 +7,7 @@ processes as would be advised are at work already (12 of them at 0.85 of a core 
 import polars as pl
 
 from advisor.bottleneck import WORKER_FULL
+from advisor.room import GPU_MEMORY
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.started import KUBERNETES, SLURM
 from advisor.text import _
@@ -59,6 +60,7 @@ RULE = Rule(
         Step(
             "diff",
             '+ images = torchvision.io.decode_jpeg(data, device="cuda")\n+ images = torchvision.transforms.v2.Resize(224)(images)  # on the GPU',
+            when=GPU_MEMORY,
         ),
         Step(
             "diff",

@@ -10,6 +10,7 @@ A profile in which the program waits inside its DataLoader confirms it; of free 
 
 import polars as pl
 
+from advisor.room import LOADERS
 from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.started import ACCELERATE, KUBERNETES, MEGATRON, SLURM
 from advisor.text import _
@@ -75,14 +76,30 @@ RULE = Rule(
             "- loader = DataLoader(ds, batch_size=B)\n"
             "+ loader = DataLoader(ds, batch_size=B, num_workers={suggested_workers}, pin_memory=True,\n"
             "+                     persistent_workers=True, prefetch_factor=4)",
-            when=~MEGATRON & ~ACCELERATE,
+            when=~MEGATRON & ~ACCELERATE & LOADERS,
+        ),
+        Step(
+            "diff",
+            "- loader = DataLoader(ds, num_workers=W)\n"
+            "+ loader = DataLoader(ds, num_workers=W + 1, prefetch_factor=1)  # one more at a time: host or shared memory is short",
+            when=~MEGATRON & ~ACCELERATE & ~LOADERS,
         ),
         Step(
             "flag",
             "--dataloader_num_workers {suggested_workers} --dataloader_persistent_workers True  # Hugging Face Trainer",
-            when=ACCELERATE,
+            when=ACCELERATE & LOADERS,
         ),
-        Step("flag", "--num-workers {suggested_workers}  # Megatron-LM", when=MEGATRON),
+        Step(
+            "flag",
+            "--dataloader_num_workers $((W + 1)) --dataloader_prefetch_factor 1  # Hugging Face Trainer; one more at a time: host or shared memory is short",
+            when=ACCELERATE & ~LOADERS,
+        ),
+        Step("flag", "--num-workers {suggested_workers}  # Megatron-LM", when=MEGATRON & LOADERS),
+        Step(
+            "flag",
+            "--num-workers $((W + 1))  # Megatron-LM; one more at a time: host or shared memory is short",
+            when=MEGATRON & ~LOADERS,
+        ),
         Step("config", "#SBATCH --cpus-per-task={suggested_cpus}  # of each rank", when=SLURM),
         Step("config", 'resources: {{requests: {{cpu: "{suggested_cpus}"}}}}  # for each GPU', when=KUBERNETES),
     ),

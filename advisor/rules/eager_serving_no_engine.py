@@ -6,6 +6,7 @@ gunicorn, flask): no engine's counters exist there.
 
 import polars as pl
 
+from advisor.room import GPU_MEMORY
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
@@ -46,6 +47,7 @@ RULE = Rule(
         Step(
             "diff",
             '- output = model(inputs)\n+ model = torch.compile(model, mode="reduce-overhead")  # once\n+ with torch.inference_mode():\n+     output = model(batch)  # of all requests that came within a few milliseconds',
+            when=GPU_MEMORY,
         ),
         Step("command", "gunicorn --workers 1 --threads 8 app:app  # one copy of the model a GPU", when=c.tenants >= 2),
     ),

@@ -54,7 +54,7 @@ RULE = Rule(
     ),
     change=(
         Step("command", "fettle plan energy --help  # what of it is idle time, what the host, what the price"),
-        Step("diff", "- {base_changes}\n+ the setting before, on one node, for 200 steps", when=c.base_changes.is_not_null()),
+        Step("diff", "- {base_changes}\n+ # the setting before, on one node, for 200 steps", when=c.base_changes.is_not_null()),
         Step(
             "config",
             "#SBATCH --time=04:00:00  # where it idles: hand the GPUs back",
@@ -71,6 +71,6 @@ RULE = Rule(
     recovers=(1 - 1 / _RATIO).clip(0, 1),
     risk=_("That of the change that is chosen."),
     rollback=_("Undo that change."),
-    verify=_("Energy of a sample within 1.05 of its baseline for seven days."),
+    verify=_("Energy of a sample within {energy_ratio_clears:.2f} of its baseline for seven days."),
     sources=("planner energy",),
 )

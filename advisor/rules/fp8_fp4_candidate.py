@@ -7,6 +7,7 @@ change of precision without an evaluation is what lowprec-quality-gate stops.
 
 import polars as pl
 
+from advisor.room import GPU_MEMORY
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
@@ -67,7 +68,7 @@ RULE = Rule(
             "+ from torchao.float8 import convert_to_float8_training\n"
             '+ convert_to_float8_training(model, module_filter_fn=lambda m, name: "lm_head" not in name)  # before torch.compile\n'
             "  model = torch.compile(model)",
-            when=(c.launcher != "megatron").fill_null(True),
+            when=(c.launcher != "megatron").fill_null(True) & GPU_MEMORY,
         ),
         Step(
             "diff",

@@ -41,7 +41,7 @@ RULE = Rule(
         Step("command", "nvidia-smi -i {index} -c EXCLUSIVE_PROCESS  # where sharing is never wanted"),
         Step(
             "command",
-            "nvidia-smi -i {index} -mig 1 && nvidia-smi mig -i {index} -cgi 9,9 -C  # two isolated halves of A100 to B200 (nvidia-smi mig -lgip); the GPU must be idle",
+            "nvidia-smi -i {index} -mig 1 && nvidia-smi mig -i {index} -cgi 9,9 -C  # two isolated halves of A100 to B200 (nvidia-smi mig -lgip): each tenant must fit half of the memory; the GPU must be idle",
         ),
         Step("env", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50  # trusted tenants under MPS"),
     ),

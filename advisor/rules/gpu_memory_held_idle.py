@@ -53,6 +53,8 @@ RULE = Rule(
     recovers=1.0,
     risk=_("Ending the process loses what it holds in memory. Ask its owner first, or give 30 minutes' notice."),
     rollback=_("Start the program again."),
-    verify=_("The GPU's memory in use falls below 1 GiB within a minute and no job on it runs out of memory for a week."),
+    verify=_(
+        "The GPU's memory in use falls below {held_clears_gib:.1f} GiB within a minute and no job on it runs out of memory for a week."
+    ),
     sources=("NVIDIA NVML: nvmlDeviceGetComputeRunningProcesses", "recording idle_context"),
 )

@@ -109,6 +109,6 @@ RULE = Rule(
     recovers=1 - _SPEED,
     risk=_("The node is missing while it is drained."),
     rollback=_("Take the label off."),
-    verify=_("Its score is at least 0.97 of the median in three runs."),
+    verify=_("Its score is at least {bench_ratio_clears:.2f} of the median in three runs."),
     sources=("fettle bench", "arxiv.org/abs/2402.15627 (MegaScale)"),
 )

@@ -45,6 +45,6 @@ RULE = Rule(
     recovers=0.0,
     risk=_("Fewer workers may starve the GPU: watch the data share."),
     rollback=_("Undo the change."),
-    verify=_("At least 10 % of the host's memory stays available for a week and nothing is swapped in."),
+    verify=_("Less than {host_mem_share_clears:.0%} of the host's memory is in use for a week and nothing is swapped in."),
     sources=("docs.kernel.org: /proc/meminfo MemAvailable", "docs.pytorch.org/docs/stable/data.html"),
 )

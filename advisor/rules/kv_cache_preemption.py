@@ -5,6 +5,7 @@ vLLM calls it preemption, SGLang retraction: what was generated of a sequence is
 
 import polars as pl
 
+from advisor.room import SERVICE_MEMORY
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
@@ -52,13 +53,20 @@ RULE = Rule(
             "--kv-cache-dtype fp8  # twice the tokens, after a check of quality",
             when=(c.kind == "vllm") & c.flag_kv_cache_dtype.fill_null("auto").is_in(["auto", "bf16", "bfloat16", "fp16"]),
         ),
-        Step("flag", "--max-running-requests {seqs_that_fit:.0f} --mem-fraction-static 0.90", when=c.kind == "sglang"),
-        Step("flag", "--max_batch_size {seqs_that_fit:.0f} --kv_cache_free_gpu_mem_fraction 0.92", when=c.kind == "trtllm"),
+        Step("flag", "--max-running-requests {seqs_that_fit:.0f}", when=c.kind == "sglang"),
+        Step("flag", "--mem-fraction-static 0.90  # where memory is free beside it", when=(c.kind == "sglang") & SERVICE_MEMORY),
+        Step("flag", "--max_batch_size {seqs_that_fit:.0f}", when=c.kind == "trtllm"),
+        Step(
+            "flag",
+            "--kv_cache_free_gpu_mem_fraction 0.92  # where memory is free beside it",
+            when=(c.kind == "trtllm") & SERVICE_MEMORY,
+        ),
         Step(
             "config",
             'parameters {{ key: "kv_cache_free_gpu_mem_fraction" value {{ string_value: "0.92" }} }}  # config.pbtxt, TensorRT-LLM backend',
-            when=c.kind == "triton",
+            when=(c.kind == "triton") & SERVICE_MEMORY,
         ),
+        Step("config", "max_batch_size: {seqs_that_fit:.0f}  # config.pbtxt, TensorRT-LLM backend", when=c.kind == "triton"),
         Step("config", "replicas: +1  # where the queue grows once sequences are fewer", when=c.requests_waiting >= 1),
     ),
     gain=Expect(1.05, 1.2, _("Work that is done twice falls away: 5 to 20 % of throughput, 20 to 60 % of the slowest requests.")),
@@ -67,7 +75,9 @@ RULE = Rule(
         "Fewer sequences lengthen the queue; a cache in FP8 needs a check of quality; a larger fraction may run out of memory."
     ),
     rollback=_("Set the old flag."),
-    verify=_("Less than 0.01 preemptions a second and a cache under 90 % for 24 hours at the same load."),
+    verify=_(
+        "Less than {preemptions_per_s_clears:.2f} preemptions a second and a cache under {kv_cache_used_opens:.0%} for 24 hours at the same load."
+    ),
     sources=(
         "docs.vllm.ai: Optimization and Tuning (preemption)",
         "docs.sglang.ai: hyperparameter tuning",

@@ -12,6 +12,7 @@ launches itself.
 
 import polars as pl
 
+from advisor.room import GPU_MEMORY
 from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.started import VLLM
 from advisor.text import _
@@ -68,13 +69,17 @@ RULE = Rule(
         Show("profile_sync_wait_share", "ratio"),
     ),
     change=(
-        Step("diff", '+ model = torch.compile(model, mode="reduce-overhead")  # CUDA graphs; needs static shapes'),
+        Step(
+            "diff",
+            '+ model = torch.compile(model, mode="reduce-overhead")  # CUDA graphs; needs static shapes, and memory of their own',
+            when=GPU_MEMORY,
+        ),
         Step("diff", "- opt = torch.optim.AdamW(params)\n+ opt = torch.optim.AdamW(params, fused=True)"),
         Step(
             "diff",
-            "- print(loss.item())  # each step\n+ if step % 100 == 0: print(loss.item())  # .item() and .cpu() drain the queue",
+            "- print(loss.item())  # each step\n+ if step % N == 0: print(loss.item())  # .item() and .cpu() drain the queue: every hundredth step is often enough",
         ),
-        Step("flag", "--no-enforce-eager  # vLLM: with CUDA graphs", when=VLLM),
+        Step("flag", "--no-enforce-eager  # vLLM: with CUDA graphs", when=VLLM & GPU_MEMORY),
     ),
     gain=Expect(
         1 / (1 - 0.5 * c.share_launch),
@@ -85,7 +90,9 @@ RULE = Rule(
         ),
     ),
     recovers=c.share_launch,
-    risk=_("Graph capture needs static shapes, takes memory, and the first steps compile for up to minutes."),
+    risk=_(
+        "Graph capture needs static shapes and memory (it is not advised where that is nearly full), and the first steps compile for up to minutes."
+    ),
     rollback=_("Remove the wrapper."),
     verify=_(
         "Engine-active time rises by 30 % and step time falls by 10 % over 200 steps after warm-up; the loss curve is unchanged."

@@ -8,6 +8,7 @@ A profile of the job says where the rest of the time goes: then its parts are to
 
 import polars as pl
 
+from advisor.room import GPU_MEMORY
 from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
@@ -112,7 +113,12 @@ RULE = Rule(
             when=~_PROFILED,
         ),
         Step("command", "fettle profile trace.json  # says which part of a step is not math", when=~_PROFILED),
-        Step("diff", "- model = Model()\n+ model = torch.compile(Model())", when=c.told_class.ne_missing("moe")),
+        Step("diff", "- model = Model()\n+ model = torch.compile(Model())", when=c.told_class.ne_missing("moe") & GPU_MEMORY),
+        Step(
+            "command",
+            "fettle profile trace.json  # again: the kernels at its top are what to change",
+            when=_PROFILED & ~(c.told_class.ne_missing("moe") & GPU_MEMORY),
+        ),
     ),
     gain=Expect(
         1.05,

@@ -64,10 +64,14 @@ RULE = Rule(
             "+         num_calibration_samples=1024, max_seq_length=2048)  # samples as the service sees them",
             when=_WORSE,
         ),
-        Step("flag", "vllm serve {model} --dtype bfloat16  # without --quantization", when=(c.kind == "vllm") & _WORSE),
         Step(
             "flag",
-            "python -m sglang.launch_server --model-path {model} --dtype bfloat16  # without --quantization",
+            "vllm serve {model} --dtype bfloat16  # without --quantization: up to four times the memory of the weights",
+            when=(c.kind == "vllm") & _WORSE,
+        ),
+        Step(
+            "flag",
+            "python -m sglang.launch_server --model-path {model} --dtype bfloat16  # without --quantization: up to four times the memory of the weights",
             when=(c.kind == "sglang") & _WORSE,
         ),
         Step("config", "# one format back, FP4 to FP8, FP8 to BF16, until the evaluation passes", when=_WORSE),
@@ -75,6 +79,6 @@ RULE = Rule(
     ),
     risk=_("Going back a format costs the speed and the memory that the change won."),
     rollback=_("None is needed: nothing changes but what is served."),
-    verify=_("An evaluation newer than the change is recorded, and its worst metric falls by 1 % at most."),
+    verify=_("An evaluation newer than the change is recorded, and its worst metric falls by {quality_drop_opens:.1%} at most."),
     sources=("docs.vllm.ai: quantization", "github.com/vllm-project/llm-compressor"),
 )

@@ -49,6 +49,6 @@ RULE = Rule(
     recovers=0.0,
     risk=_("Activation checkpointing costs 20 to 33 % of the time; smaller batches fill the GPU less."),
     rollback=_("Undo the change."),
-    verify=_("The peak stays below 0.88 of the card and no run ends out of memory for a day."),
+    verify=_("The peak stays below {mem_used_share_clears:.0%} of the card and no run ends out of memory for a day."),
     sources=("docs.pytorch.org/docs/stable/notes/cuda.html#memory-management", "recording near_oom"),
 )

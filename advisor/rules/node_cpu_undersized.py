@@ -63,7 +63,7 @@ RULE = Rule(
     change=(
         Step(
             "diff",
-            "- transforms on the processor\n+ transforms on the GPU (DALI, torchvision.transforms.v2 on CUDA tensors), or done once before the training",
+            "- # transforms on the processor\n+ # transforms on the GPU where its memory has room (DALI, torchvision.transforms.v2), or done once before the training",
         ),
         Step("config", "#SBATCH --constraint=cpurich  # for jobs that prepare much input", when=~KUBERNETES),
         Step("command", "kubectl label node {node_name} cpu-rich=false", when=~SLURM),
@@ -76,6 +76,8 @@ RULE = Rule(
     recovers=c.share_data,
     risk=_("Nodes with more cores cost more."),
     rollback=_("Take the label or the constraint away."),
-    verify=_("Cores are used up less than 10 % of the time and GPUs wait for input less than 5 % for seven days."),
+    verify=_(
+        "Cores are used up less than {saturated_share_clears:.0%} of the time and GPUs wait for input less than 5 % for seven days."
+    ),
     sources=("planner node-size",),
 )

@@ -75,6 +75,6 @@ RULE = Rule(
     recovers=c.share_communication,
     risk=_("Gradients in BF16 add noise; on one node a job that computes takes longer."),
     rollback=_("Undo the one change that was made."),
-    verify=_("Communication below 20 % of the time and samples per second of each GPU up by 20 %."),
+    verify=_("Communication below {communication_opens:.0%} of the time and samples per second of each GPU up by 20 %."),
     sources=("github.com/NVIDIA/nccl-tests: PERFORMANCE", "planner collectives"),
 )

@@ -5,6 +5,7 @@ The bubble is arithmetic (PL-12): (p-1)/(m+p-1), with v chunks a stage (p-1)/(v 
 
 import polars as pl
 
+from advisor.room import GPU_MEMORY
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
@@ -38,17 +39,17 @@ RULE = Rule(
     change=(
         Step(
             "diff",
-            "- {microbatches:.0f} micro-batches a step\n+ {pipeline_microbatches:.0f} micro-batches a step  # smaller ones, at the same global batch",
+            "- micro_batches = {microbatches:.0f}\n+ micro_batches = {pipeline_microbatches:.0f}  # in a step: smaller ones, at the same global batch",
         ),
         Step(
             "flag",
             "--num-layers-per-virtual-pipeline-stage 2  # two and more chunks a stage",
-            when=(c.launcher == "megatron") & (_CHUNKS == 1),
+            when=(c.launcher == "megatron") & (_CHUNKS == 1) & GPU_MEMORY,
         ),
         Step(
             "diff",
             "- Schedule1F1B(stage, n_microbatches)\n+ ScheduleInterleaved1F1B(stages, n_microbatches)",
-            when=c.launcher.ne_missing("megatron"),
+            when=c.launcher.ne_missing("megatron") & GPU_MEMORY,
         ),
     ),
     gain=Expect(

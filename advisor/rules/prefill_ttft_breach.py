@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from advisor.room import SERVICE_MEMORY
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
@@ -45,8 +46,8 @@ RULE = Rule(
             "--enable-prefix-caching  # and the system prompt first, so that prompts share a beginning",
             when=(c.kind == "vllm") & (c.prefix_hit_share.fill_null(0) < 0.2),
         ),
-        Step("flag", "--max-num-batched-tokens 16384", when=c.kind == "vllm"),
-        Step("flag", "--chunked-prefill-size 16384", when=c.kind == "sglang"),
+        Step("flag", "--max-num-batched-tokens 16384  # larger peaks of activations", when=(c.kind == "vllm") & SERVICE_MEMORY),
+        Step("flag", "--chunked-prefill-size 16384  # larger peaks of activations", when=(c.kind == "sglang") & SERVICE_MEMORY),
         Step(
             "flag",
             "--quantization fp8  # after a check of quality",

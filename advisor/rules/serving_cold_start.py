@@ -46,7 +46,9 @@ RULE = Rule(
     recovers=0.0,
     risk=_("It takes longer until a replica counts as ready."),
     rollback=_("Take the probe back."),
-    verify=_("The first requests of the next five starts take at most one and a half times as long as the others."),
+    verify=_(
+        "The first requests of the next five starts take at most {first_requests_ratio_clears:.1f} times as long as the others."
+    ),
     sources=(
         "docs.vllm.ai: torch.compile integration (cache)",
         "docs.nvidia.com/deeplearning/triton-inference-server/user-guide: model warmup",

@@ -72,6 +72,6 @@ RULE = Rule(
     recovers=0.0,
     risk=_("Rolling back loses what the new release brought."),
     rollback=_("Roll forward again."),
-    verify=_("Latency within 1.05 of its baseline for 24 hours at the same load."),
+    verify=_("Latency within {latency_ratio_clears:.2f} of its baseline for 24 hours at the same load."),
     sources=("the service's own last days",),
 )

@@ -69,6 +69,8 @@ RULE = Rule(
     recovers=0.0,
     risk=_("Fewer tokens fit into the KV cache: watch preemptions."),
     rollback=_("Set the old fraction."),
-    verify=_("At least 1.5 GiB stays free and nothing is started again for seven days, with no more preemptions than before."),
+    verify=_(
+        "At least {mem_free_opens_gib:.1f} GiB stays free and nothing is started again for seven days, with no more preemptions than before."
+    ),
     sources=("docs.vllm.ai: Optimization and Tuning", "docs.sglang.ai: hyperparameter tuning"),
 )

@@ -7,6 +7,7 @@ together are not (below 0.7 of a core each: more of them would not help). Withou
 
 import polars as pl
 
+from advisor.room import LOADERS
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
@@ -67,12 +68,12 @@ RULE = Rule(
         Step(
             "diff",
             "- loader = DataLoader(ds, num_workers=W)\n+ loader = DataLoader(ds, num_workers=W, in_order=False, prefetch_factor=8)",
-            when=(c.torch_release >= 206).fill_null(True),
+            when=(c.torch_release >= 206).fill_null(True) & LOADERS,
         ),
         Step(
             "diff",
             "- loader = DataLoader(ds, num_workers=W)\n+ loader = DataLoader(ds, num_workers=W, prefetch_factor=8)",
-            when=c.torch_release < 206,
+            when=(c.torch_release < 206) & LOADERS,
         ),
         Step(
             "diff",

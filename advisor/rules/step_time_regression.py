@@ -64,7 +64,7 @@ RULE = Rule(
     change=(
         Step(
             "diff",
-            "- {base_changes}\n+ the version before, on one node, for 200 steps: twice in turn",
+            "- {base_changes}\n+ # the version before, on one node, for 200 steps: twice in turn",
             when=c.base_changes.is_not_null(),
         ),
         Step("command", "fettle run -- python train.py  # what limits it now, beside the report of an earlier run"),
@@ -73,6 +73,6 @@ RULE = Rule(
     recovers=(1 - 1 / _RATIO).clip(0, 1),
     risk=_("None."),
     rollback=_("Nothing to roll back; where the change is wanted, the baseline follows after three runs."),
-    verify=_("The median step time within 1.03 of its baseline over 200 steps."),
+    verify=_("The median step time within {step_time_ratio_clears:.2f} of its baseline over 200 steps."),
     sources=("the job's own earlier runs",),
 )

@@ -6,6 +6,7 @@ elsewhere. An I/O wait in percent of all cores means nothing: four blocked worke
 
 import polars as pl
 
+from advisor.room import MORE_LOADERS
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.started import KUBERNETES, NO_SCHEDULER, SLURM
 from advisor.text import _
@@ -64,6 +65,7 @@ RULE = Rule(
         Step(
             "diff",
             "- loader = DataLoader(ds, num_workers=W)\n+ loader = DataLoader(ds, num_workers=2 * W, prefetch_factor=4)  # more reads in flight",
+            when=MORE_LOADERS,
         ),
         Step(
             "command",

@@ -62,7 +62,7 @@ RULE = Rule(
         ),
         Step(
             "diff",
-            "- tensor-parallel group over all GPUs\n+ tensor-parallel group within a node ({ranks_on_node} GPUs); pipeline or data parallel between nodes",
+            "- # a tensor-parallel group over all GPUs\n+ # tensor-parallel groups within a node ({ranks_on_node} GPUs); pipeline or data parallel between nodes",
         ),
         Step(
             "config",

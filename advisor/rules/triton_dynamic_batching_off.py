@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from advisor.room import SERVICE_MEMORY
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
@@ -39,7 +40,7 @@ RULE = Rule(
     ),
     change=(
         Step("config", "max_batch_size: 32\ndynamic_batching {{ max_queue_delay_microseconds: 500 }}"),
-        Step("config", "instance_group [{{ count: 2, kind: KIND_GPU }}]"),
+        Step("config", "instance_group [{{ count: 2, kind: KIND_GPU }}]  # two copies of the model a GPU", when=SERVICE_MEMORY),
         Step("command", "perf_analyzer -m MODEL --concurrency-range 1:32 --percentile=99"),
     ),
     gain=Expect(1.5, 4.0, _("Throughput in published measurements; more than twice is common for small models.")),

@@ -42,7 +42,7 @@ RULE = Rule(
     change=(
         Step(
             "config",
-            "image: nvcr.io/nvidia/pytorch@sha256:DIGEST  # docker inspect --format '{{{{index .RepoDigests 0}}}}' IMAGE",
+            "image: nvcr.io/nvidia/pytorch@sha256:DIGEST  # DIGEST: from docker inspect --format '{{{{index .RepoDigests 0}}}}' IMAGE",
         ),
         Step("command", "pip install --require-hashes -r requirements.txt"),
         Step("command", "apt-mark hold 'nvidia-driver-*' 'libnccl*'  # upgrade by pool, through a canary"),

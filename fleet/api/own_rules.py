@@ -94,7 +94,7 @@ class FeatureSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     means = serializers.CharField(help_text="In plain words.")
     type = serializers.ChoiceField(choices=("number", "text", "boolean"))
-    unit = serializers.CharField(help_text="Empty for a plain number.")
+    unit = serializers.CharField(help_text="`number` for a plain number; empty for text and for true or false.")
 
 
 _EXAMPLE = OpenApiExample(
@@ -202,7 +202,7 @@ class OwnRuleViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[OwnRule]
                     "name": name,
                     "means": words.evidence(name),
                     "type": "text" if str(kind) == "String" else "boolean" if str(kind) == "Boolean" else "number",
-                    "unit": unit(name),
+                    "unit": unit(name) if kind.is_numeric() else "",
                 }
                 for name, kind in columns(scope).items()
             ]

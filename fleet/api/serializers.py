@@ -191,6 +191,9 @@ class ChangeSerializer(serializers.Serializer[Any]):
 
     kind = serializers.ChoiceField(choices=("diff", "flag", "env", "command", "config"))
     text = serializers.CharField()
+    placeholders = serializers.ListField(
+        child=serializers.CharField(), help_text="What in `text` stands for the reader's own, such as `train.py`."
+    )
 
 
 class GainSerializer(serializers.Serializer[Any]):

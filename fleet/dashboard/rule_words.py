@@ -1,6 +1,8 @@
 """The words of the rules' pages: states, groups, what overrides hold for, lines of the audit trail, conditions."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from django.utils.translation import gettext, pgettext_lazy
@@ -45,7 +47,50 @@ THRESHOLD: Final = {
     "power_limit_ratio_least": _("Power limit, of the default"),
 }
 """What thresholds are about where it is no feature."""
-UNIT: Final = {"times": _("times"), "cores": _("cores"), "processes": _("processes"), "gpus": _("GPUs")}
+UNIT: Final = {
+    "banks": pgettext_lazy("unit", "banks"),
+    "bytes": pgettext_lazy("unit", "bytes"),
+    "bytes_per_second": pgettext_lazy("unit", "bytes a second"),
+    "celsius": "°C",
+    "checkpoints": pgettext_lazy("unit", "checkpoints"),
+    "code": pgettext_lazy("unit", "code"),
+    "cores": _("cores"),
+    "days": pgettext_lazy("unit", "days"),
+    "deviations": pgettext_lazy("unit", "deviations"),
+    "errors": pgettext_lazy("unit", "errors"),
+    "events": pgettext_lazy("unit", "events"),
+    "flag": pgettext_lazy("unit", "0 or 1"),
+    "gpu_hours": pgettext_lazy("unit", "GPU-hours"),
+    "gpus": _("GPUs"),
+    "hours": pgettext_lazy("unit", "hours"),
+    "index": pgettext_lazy("unit", "index"),
+    "jobs": pgettext_lazy("unit", "jobs"),
+    "lanes": pgettext_lazy("unit", "lanes"),
+    "links": pgettext_lazy("unit", "links"),
+    "mebibytes": "MiB",
+    "megahertz": "MHz",
+    "micro_batches": pgettext_lazy("unit", "micro-batches"),
+    "nodes": pgettext_lazy("unit", "nodes"),
+    "number": pgettext_lazy("unit", "number"),
+    "per_hour": pgettext_lazy("unit", "an hour"),
+    "per_minute": pgettext_lazy("unit", "a minute"),
+    "per_second": pgettext_lazy("unit", "a second"),
+    "percent": pgettext_lazy("unit", "per cent, 0 to 100"),
+    "ports": pgettext_lazy("unit", "ports"),
+    "processes": _("processes"),
+    "ratio": pgettext_lazy("unit", "share, 0 to 1"),
+    "requests": pgettext_lazy("unit", "requests"),
+    "runs": pgettext_lazy("unit", "runs"),
+    "samples": pgettext_lazy("unit", "samples"),
+    "seconds": pgettext_lazy("unit", "seconds"),
+    "stages": pgettext_lazy("unit", "stages"),
+    "steps": pgettext_lazy("unit", "steps"),
+    "threads": pgettext_lazy("unit", "threads"),
+    "times": _("times"),
+    "tokens": pgettext_lazy("unit", "tokens"),
+    "version": pgettext_lazy("unit", "version"),
+    "watts": "W",
+}
 ROLE: Final = {"opens": pgettext_lazy("threshold", "opens"), "clears": pgettext_lazy("threshold", "clears")}
 
 
@@ -62,9 +107,13 @@ def threshold_label(threshold: str) -> str:
     return gettext("{label}, {role}").format(label=label, role=ROLE[role]) if role else label
 
 
-def outline(text: str) -> str:
-    """A text of a rule with an ellipsis for each value that a finding fills in."""
-    without = re.sub(r"(?<!\{)\{[^{}]*\}", "…", text.replace("{{", "\0").replace("}}", "\1"))
+def outline(text: str, values: Mapping[str, float] = MappingProxyType({})) -> str:
+    """A text of a rule with its thresholds' `values`, and an ellipsis for each value that a finding fills in."""
+
+    def filled(field: re.Match[str]) -> str:
+        return format(values[field[1]], field[2] or "") if field[1] in values else "…"
+
+    without = re.sub(r"(?<!\{)\{(\w*)(?::([^{}]*))?\}", filled, text.replace("{{", "\0").replace("}}", "\1"))
     return without.replace("\0", "{").replace("\1", "}").replace("….", "…")
 
 
@@ -88,5 +137,16 @@ def change_said(what: str, before: dict[str, Any] | None, after: dict[str, Any] 
 def written(value: float, unit: str) -> str:
     """A threshold's value as it is read and as it is typed: `35 % (0.35)`, `2 cores`."""
     shown, typed = reading(value, unit), f"{value:.12g}"
-    plain = unit not in ("ratio", "bytes", "bytes_per_second", "watts", "megahertz", "celsius", "seconds", "percent", "")
+    plain = unit not in (
+        "ratio",
+        "bytes",
+        "bytes_per_second",
+        "watts",
+        "megahertz",
+        "celsius",
+        "seconds",
+        "percent",
+        "number",
+        "",
+    )
     return f"{typed} {words.word(UNIT, unit)}" if plain else shown if shown == typed else f"{shown} ({typed})"

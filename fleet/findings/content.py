@@ -4,11 +4,13 @@
 sentences. Rendering never raises: a parameter that is missing or of the wrong kind reads as "?".
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from django.utils.translation import gettext
 
+from advisor import prose
 from advisor.finding import Evidence, Gain
 from advisor.finding import Finding as Found
 from advisor.text import Text
@@ -65,6 +67,11 @@ class ChangeLine:
     kind: str
     text: str
 
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """What in it stands for the reader's own, such as `train.py`; none in a sentence."""
+        return () if self.kind == "step" else prose.placeholders(self.text)
+
 
 @dataclass(frozen=True, slots=True)
 class GainLine:
@@ -113,13 +120,28 @@ def render(finding: Finding) -> Rendered:
         title=sentence(content.get("title")) or finding.rule,
         summary=sentence(content.get("summary")),
         evidence=tuple(_line(raw) for raw in content.get("evidence") or ()),
-        change=tuple(ChangeLine(raw.get("kind", ""), raw.get("text", "")) for raw in content.get("change") or ()),
+        change=tuple(step(raw.get("kind", ""), raw.get("text", "")) for raw in content.get("change") or ()),
         expected_gain=GainLine(gain["low"], gain["high"], sentence(gain.get("basis"))) if gain else None,
         risk=sentence(content.get("risk")),
         rollback=sentence(content.get("rollback")),
         verify=sentence(content.get("verify")),
         sources=tuple(content.get("sources") or ()),
     )
+
+
+def step(kind: str, text: str) -> ChangeLine:
+    """One step with the comments of its code in the active language."""
+    return ChangeLine(kind, prose.with_comments(text, gettext))
+
+
+def to_fill(change: Iterable[ChangeLine]) -> list[str]:
+    """Sentences that say what in the steps is the reader's to fill in; none where they can be taken as they are."""
+    steps = list(change)
+    names = dict.fromkeys(name for one in steps for name in one.placeholders)
+    says = [gettext("Placeholders, put your own in their place: {names}.").format(names=", ".join(names))] if names else []
+    if any(one.kind == "diff" for one in steps):
+        says.append(gettext("A code change shows the pattern: model, loader or ds are called otherwise in your script."))
+    return says
 
 
 def sentence(stored: Any) -> str:

@@ -15,9 +15,12 @@ from advisor.conditions import SCOPES, ConditionError, columns, condition
 from advisor.expression_tree import compared, needed
 from advisor.finding import SEVERITIES, Scope, Severity
 from advisor.rule import Group, Need, Rule, Show, Step
-from advisor.text import Text, fields
+from advisor.text import Text, fields, within_quotes
+from advisor.unshown import UNSHOWN
 from fleet.accounts.plain_text import REFUSED, is_plain
 from fleet.tuning.models import OwnRule
+from wire.metrics import Scope as MetricScope
+from wire.metrics import of
 
 GROUPS: Final[tuple[Group, ...]] = ("health", "clocks", "performance", "capacity")
 SLUG: Final = re.compile(r"\Asite-[a-z0-9]+(?:-[a-z0-9]+)*\Z")
@@ -27,6 +30,7 @@ CONDITIONS: Final = ("scope", "opens", "clears")
 LONGEST: Final[Mapping[str, int]] = {"title": 200, "summary": 1000, "change": 2000}
 MOST: Final = 100
 """Own rules of a site: each is judged every cycle."""
+_SCOPES_OF_METRICS: Final[tuple[MetricScope, ...]] = ("host", "process", "gpu")  # of the same name the last counts
 _FORMAT: Final = re.compile(r"(?:\.[0-6])?[fge%]|")
 
 
@@ -105,13 +109,8 @@ def digest(row: OwnRule) -> str:
 
 
 def unit(feature: str) -> str:
-    """The unit that a feature is shown in: what the shipped rules say, or what its name ends in; "" for a plain number."""
-    known = _units()
-    if feature in known:
-        return known[feature]
-    ends = {"_bytes": "bytes", "_bytes_per_s": "bytes_per_second", "_share": "ratio", "_ratio": "ratio", "_active": "ratio",
-            "_busy": "ratio", "_mhz": "megahertz", "_w": "watts", "_c": "celsius", "_s": "seconds", "_pct": "percent"}  # fmt: skip
-    return next((name for end, name in sorted(ends.items(), key=lambda pair: -len(pair[0])) if feature.endswith(end)), "")
+    """The unit that a feature is shown in: that of our rules' evidence, of the features beside it or of the metric; "" for text and flags."""
+    return _units().get(feature, "")
 
 
 def told(text: Text) -> str:
@@ -121,7 +120,9 @@ def told(text: Text) -> str:
 
 @cache
 def _units() -> Mapping[str, str]:
-    return {show.feature: show.unit for rule in catalogue.load() for show in rule.evidence}
+    shown = {show.feature: show.unit for rule in catalogue.load() for show in rule.evidence}
+    metrics = {metric.name: metric.unit for scope in _SCOPES_OF_METRICS for metric in of(scope)}
+    return metrics | {name: of_name for name, (of_name, _words) in UNSHOWN.items()} | shown
 
 
 def _wrong_text(name: str, text: str, scope: Scope) -> str:
@@ -140,6 +141,11 @@ def _wrong_text(name: str, text: str, scope: Scope) -> str:
     if named and name == "title":
         return gettext("A title holds no values: put {named} into the summary.").format(named=", ".join(named))
     known = columns(scope)
+    if name == "change" and (field := within_quotes(text, [one for one, kind in known.items() if kind == pl.String])):
+        return gettext(
+            "{name} stands within quotes, after a backslash or in a here-document: its value is quoted as it is filled in, and that undoes it."
+            " Write {name} without quotes."
+        ).format(name=f"{{{field}}}")
     for _literal, field, spec, conversion in parts:
         if field is None:
             continue

@@ -4,17 +4,18 @@ import re
 import shlex
 from itertools import product
 from string import Formatter
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
 import pytest
 
-from advisor.engine import evaluate, wanted
+from advisor.engine import Thresholds, evaluate, wanted
 from advisor.features import Frames
 from advisor.finding import Finding
 from advisor.kinds import FLAGS, kind
 from advisor.rule import Need, Rule, load
-from advisor.text import Text, UnsafeValueError, fields, quoted
+from advisor.text import Text, UnsafeValueError, fields, quoted, within_quotes
 from tests.advisor.rules.cases import HEALTHY, KEY, SERVICE
 
 RULES = load()
@@ -50,7 +51,7 @@ def value_of(name: str) -> Any:
     return "some-name" if kind(name) == pl.String() else 3.14159265
 
 
-def said(rule: Rule, **told: Any) -> Finding:
+def said(rule: Rule, thresholds: Thresholds = MappingProxyType({}), **told: Any) -> Finding:
     """What the rule says when it fires on a row that has every feature, but for what is told."""
     names = {name for name in wanted((rule,)) if kind(name) != pl.Null()}
     row = {name: value_of(name) for name in names} | {"evaluated": True, "free": False, "confidence": "high"} | told
@@ -63,7 +64,7 @@ def said(rule: Rule, **told: Any) -> Finding:
         **{name: getattr(rule, name) for name in rule.__slots__}
         | {"opens": pl.lit(True), "clears": pl.lit(False), "unless": None, "needs": (*needs, Need(()))}
     )
-    (finding,) = evaluate((fires,), Frames(**{**_none(), rule.scope: frame})).findings
+    (finding,) = evaluate((fires,), Frames(**{**_none(), rule.scope: frame}), thresholds=thresholds).findings
     return finding
 
 
@@ -120,6 +121,7 @@ def test_steps_quote_what_machines_named(rule: Rule) -> None:
         text = quoted(step.text, values, names)
 
         assert text is not None
+        assert within_quotes(step.text, words) is None
         for _word in words:
             assert shlex.quote(HOSTILE) in text
         for hostile in ("a\nb", "a\x1b[2J", "a\u202eb", "a\u2028b"):
@@ -158,3 +160,32 @@ def test_a_rule_of_services_has_a_change_for_each_kind(rule: Rule) -> None:
 def test_no_step_waits_for_the_name_of_a_node(rule: Rule) -> None:
     """Where the node's name is not known there is something to do all the same."""
     assert said(rule, node_name=None).change
+
+
+OF_ANOTHER_THING = {
+    ("comm-not-overlapped", 0.1), ("cpu-offload-stall", 30.0), ("dataloader-too-few-workers", 0.05), ("fp32-without-tensor-cores", 30.0),
+    ("hw-slowdown-active", 5.0), ("latency-clock-jitter", 2.0), ("launch-bound-small-kernels", 10.0), ("nccl-socket-fallback", 1.0),
+    ("node-network-undersized", 20.0), ("p2p-disabled", 1.0), ("slow-sample-head-of-line", 1.5), ("slow-sample-head-of-line", 5.0),
+    ("storage-small-files", 10.0), ("storage-throughput-bound", 0.05), ("dataloader-too-few-workers", 200.0),
+}  # fmt: skip
+"""Numbers of verifications that are no threshold of their rule, though one has the same value."""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_verification_names_its_thresholds(rule: Rule) -> None:
+    """A number that stands there is none of the rule's thresholds, as a part or in per cent: a site may have set those otherwise."""
+    numbers = {float(one.replace(",", "")) for one in re.findall(r"\d[\d,]*(?:\.\d+)?", re.sub(r"\{[^}]*\}", "", rule.verify))}
+    of_thresholds = {round(value, 6) for one in rule.thresholds for value in (one.default, 100 * one.default)}
+
+    assert {number for number in numbers & of_thresholds if (rule.id, number) not in OF_ANOTHER_THING} == set()
+
+
+def test_a_verification_says_the_threshold_in_force() -> None:
+    """Of a site that set memory-nearly-full to 0.95 and 0.93, and bytes in GiB."""
+    full = {rule.id: rule for rule in RULES}
+
+    finding = said(full["memory-nearly-full"], thresholds={"memory-nearly-full": {"mem_used_share_clears": 0.93}})
+    held = said(full["gpu-memory-held-idle"])
+
+    assert "below 93% of the card" in finding.verify.english()
+    assert "below 0.5 GiB" in held.verify.english()

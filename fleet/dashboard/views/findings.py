@@ -19,6 +19,7 @@ from fleet.dashboard import charts, profiles, words
 from fleet.dashboard.evidence import charted, lines_of, span_of
 from fleet.dashboard.listing import STATES, filtered, groups, line, opened
 from fleet.findings import cost
+from fleet.findings.content import to_fill
 from fleet.findings.lifecycle import MOVES, MoveError, advise_transition
 from fleet.findings.models import CONDITIONS, Finding
 from fleet.inventory.models import Node
@@ -109,6 +110,7 @@ def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
                 {"scope": scope, "metric": name, "label": words.metric(name, scope)} for scope, name in charted(shown.text)
             ],
             "change": [{"line": row, "kind": words.word(words.CHANGE_KIND, row.kind)} for row in shown.text.change],
+            "to_fill": to_fill(shown.text.change),
             "history": history(found),
             "profile": profiles.block(found),
             "sources": [words.source(source) for source in shown.text.sources],

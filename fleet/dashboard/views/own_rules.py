@@ -105,7 +105,7 @@ def _form(
             {
                 "scope": scope,
                 "word": words.word(words.SCOPE, scope),
-                "rows": [(name, words.evidence(name), unit(name) or _type(str(kind))) for name, kind in columns(scope).items()],
+                "rows": [(name, words.evidence(name), _unit(name, str(kind))) for name, kind in columns(scope).items()],
             }
             for scope in SCOPES
         ],
@@ -113,8 +113,11 @@ def _form(
     return render(request, "dashboard/own_rule.html", context, status=400 if wrong else 200)
 
 
-def _type(kind: str) -> str:
-    return gettext("text") if kind == "String" else gettext("true or false") if kind == "Boolean" else ""
+def _unit(feature: str, kind: str) -> str:
+    """What the feature's values are, in words: text, true or false, or numbers in a unit."""
+    if kind in ("String", "Boolean"):
+        return gettext("text") if kind == "String" else gettext("true or false")
+    return words.word(rule_words.UNIT, unit(feature))
 
 
 def _user(request: HttpRequest) -> User:

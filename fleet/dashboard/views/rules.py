@@ -1,6 +1,5 @@
 """The catalogue of rules, and one rule in full: what, when, why, and what the site makes of it."""
 
-import importlib
 from typing import Any, Final
 
 from django.contrib import messages
@@ -11,6 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext
 from django.views.decorators.http import require_POST, require_safe
 
+from advisor import prose
 from advisor.finding import SEVERITIES
 from advisor.rule import Rule
 from advisor.spelled import spelled
@@ -21,6 +21,7 @@ from fleet.dashboard.listing import line
 from fleet.dashboard.trials import shown
 from fleet.findings import catalogue
 from fleet.findings.catalogue import Entry
+from fleet.findings.content import step, to_fill
 from fleet.findings.models import Finding
 from fleet.tuning.changes import MAY, TuneError, set_override, set_state, tried
 from fleet.tuning.models import MATCHERS, STATES, Override, RuleChange, Trial
@@ -179,7 +180,8 @@ def _said(entry: Entry, overrides: list[Override]) -> dict[str, Any]:
         steps = [(change.kind, change.text) for change in health.change] if health else []
     else:
         texts = one
-        steps = [(step.kind, step.text) for step in one.change]
+        steps = [(said.kind, said.text) for said in one.change]
+    lines = [step(kind, rule_words.outline(text)) for kind, text in steps]
     return {
         "conditions": [{"word": rule_words.CONDITION[name], "sql": sql} for name, sql in (catalogue.when(entry, site)).items()],
         "needs": [
@@ -203,12 +205,11 @@ def _said(entry: Entry, overrides: list[Override]) -> dict[str, Any]:
             for threshold in (one.thresholds if one else ())
         ],
         "why": _why(entry),
-        "steps": [
-            {"kind": kind, "word": words.word(words.CHANGE_KIND, kind), "text": rule_words.outline(text)} for kind, text in steps
-        ],
+        "steps": [{"word": words.word(words.CHANGE_KIND, one.kind), "line": one} for one in lines],
+        "to_fill": to_fill(lines),
         "gain": rule_words.outline(gettext(one.gain.basis)) if one and one.gain else "",
         "told": [
-            (label, rule_words.outline(gettext(text)))
+            (label, rule_words.outline(gettext(text), _in_force(one, site)))
             for label, text in (
                 (gettext("Risk"), texts.risk if texts else ""),
                 (gettext("To undo it"), texts.rollback if texts else ""),
@@ -221,12 +222,17 @@ def _said(entry: Entry, overrides: list[Override]) -> dict[str, Any]:
     }
 
 
+def _in_force(rule: Rule | None, site: dict[str, float]) -> dict[str, float]:
+    """The thresholds' values on the whole site, by the names that texts have for them."""
+    values = {one.name: site.get(one.name, one.default) for one in (rule.thresholds if rule else ())}
+    return values | {
+        f"{name.removesuffix('_bytes')}_gib": value / (1 << 30) for name, value in values.items() if name.endswith("_bytes")
+    }
+
+
 def _why(entry: Entry) -> list[str]:
-    """The paragraphs that tell why the rule stands where it does: those of its file, in English."""
-    if entry.kind != "shipped":
-        return []
-    module = importlib.import_module(f"advisor.rules.{entry.id.replace('-', '_')}")
-    return [part.replace("\n", " ") for part in (module.__doc__ or "").strip().split("\n\n")]
+    """The paragraphs that tell why the rule stands where it does, in the active language."""
+    return [gettext(part) for part in prose.why(entry.id)] if entry.kind == "shipped" else []
 
 
 def _unit(rule: Rule | None, threshold: str) -> str:

@@ -35,4 +35,4 @@ def test_the_bubble_and_its_remedy_are_the_planners() -> None:
     finding = TestPipelineBubbleHigh().found()
 
     assert finding.evidence[0].value == 0.466667
-    assert any("+ 64 micro-batches" in change.text for change in finding.change)
+    assert any("+ micro_batches = 64 " in change.text for change in finding.change)

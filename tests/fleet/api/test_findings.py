@@ -36,7 +36,7 @@ def test_it_says_what_to_do_about_what(bob: APIClient) -> None:
     assert got["says"]["evidence"][0] == {
         "name": "sm_active", "value": 0.913, "unit": "ratio", "threshold": 0.5, "comparison": ">=",
     }  # fmt: skip
-    assert got["says"]["change"] == [{"kind": "command", "text": "nvidia-smi -i GPU-1 -pl 700"}]
+    assert got["says"]["change"] == [{"kind": "command", "text": "nvidia-smi -i GPU-1 -pl 700", "placeholders": []}]
     assert got["says"]["expected_gain"] == {"low": 1.05, "high": 1.2, "basis": "Measured on one card."}
     assert (got["condition"], got["advice"], got["severity"]) == ("firing", "proposed", "warn")
 

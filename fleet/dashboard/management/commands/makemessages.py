@@ -1,9 +1,14 @@
-"""`manage.py makemessages` for this tree: its one language, what to leave out, and texts that mean their per cent sign."""
+"""`manage.py makemessages` for this tree: its one language, what to leave out, texts that mean their per cent sign, and rules' prose."""
 
+import json
+import tempfile
+from pathlib import Path
 from typing import Any, Final
 
 from django.core.management.base import CommandParser
 from django.core.management.commands import makemessages
+
+from advisor import prose
 
 LEFT_OUT: Final = (".venv", "data", "tests", "bench", "lab", "build", "staticfiles", ".scratch")
 
@@ -21,4 +26,14 @@ class Command(makemessages.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Collect the texts into locale/zh_Hans/LC_MESSAGES/django.po."""
-        super().handle(*args, **options)
+        with tempfile.TemporaryDirectory() as folder:
+            self.prose = Path(folder) / "prose.py"
+            self.prose.write_text(
+                "".join(f"_({json.dumps(text, ensure_ascii=False)})\n" for text in sorted(set(prose.texts()))), encoding="utf-8"
+            )
+            super().handle(*args, **options)
+
+    def find_files(self, root: str) -> list[makemessages.TranslatableFile]:
+        """The tree's files, and one with what the rules say in docstrings and comments: xgettext reads neither."""
+        found: list[makemessages.TranslatableFile] = super().find_files(root)
+        return [*found, makemessages.TranslatableFile(str(self.prose.parent), self.prose.name, self.default_locale_path)]
