@@ -49,7 +49,7 @@ RULE = Rule(
     ),
     change=(
         Step("diff", "+ sampler = DistributedSampler(ds, drop_last=True)  # equal work for every rank; bucket by length"),
-        Step("diff", "- if rank == 0: evaluate(); log()  # each step\n+ if rank == 0 and step % 500 == 0: evaluate(); log()"),
+        Step("diff", "- if rank == 0: evaluate(); log()  # each step\n+ if rank == 0 and step % N == 0: evaluate(); log()"),
         Step("command", "nvidia-smi -i {least_busy_index} -q -d CLOCK,PERFORMANCE,TEMPERATURE  # compare with a peer"),
     ),
     gain=Expect(

@@ -3,6 +3,7 @@
 from django.utils import translation
 
 from advisor.rule import load
+from advisor.unshown import UNSHOWN
 from fleet.findings import words
 from fleet.findings.events import GPU_BACK
 from fleet.findings.lifecycle import JOB_ENDED
@@ -13,7 +14,8 @@ def test_every_feature_that_a_rule_shows_has_a_label() -> None:
     shown = {show.feature for rule in load() for show in rule.evidence}
 
     assert {name for name in shown if words.evidence(name) == name.replace("_", " ")} == set()
-    assert set(words.FEATURE) - shown == {"xid", "xid_events"}
+    assert set(words.FEATURE) - shown - set(UNSHOWN) == {"xid", "xid_events"}
+    assert UNSHOWN.keys() & shown == set()
 
 
 def test_writes_of_a_process_and_of_disks_are_told_apart() -> None:
