@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 HELP = "Say what limits a recorded program and what to change."
 
 CURRENCY = "USD"
+MAX_CURRENCY = 12
+LEAST_PRICE = 1e-4
+"""Less an hour of a GPU costs nowhere: it was meant in another unit."""
+MOST_PRICE = 1e6
 _BAR = 30
 
 
@@ -42,7 +46,9 @@ def price_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--price", metavar="PRICE", type=_price, help="what an hour of one GPU costs: findings say what they cost a day"
     )
-    parser.add_argument("--currency", metavar="WORD", default=CURRENCY, help=f"the price's currency (default {CURRENCY})")
+    parser.add_argument(
+        "--currency", metavar="WORD", type=_currency, default=CURRENCY, help=f"the price's currency (default {CURRENCY})"
+    )
 
 
 def _price(text: str) -> float:
@@ -50,9 +56,19 @@ def _price(text: str) -> float:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a price from 0 to 1000000")
+    if value and not LEAST_PRICE <= value <= MOST_PRICE:
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is not a price of 0, or from {LEAST_PRICE:g} to {MOST_PRICE:,.0f} an hour"
+        )
     return value
+
+
+def _currency(text: str) -> str:
+    if not 1 <= len(text.strip()) <= MAX_CURRENCY or not text.isprintable():
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is not a currency: write 1 to {MAX_CURRENCY} characters, such as USD or €"
+        )
+    return text.strip()
 
 
 def _seconds(text: str) -> float:
@@ -77,10 +93,14 @@ def call(options: argparse.Namespace) -> int:
 
     try:
         profile = {} if options.profile is None else _profiled(options.profile)
-        judgement = judge(recording.read(options.file), options.patience, profile)
+        played = recording.read(options.file)
+        judgement = judge(played, options.patience, profile)
     except (recording.RecordingError, ProfileError) as error:
         print(f"fettle advise: {printable(str(error))}", file=sys.stderr)
         return 2
+    if played.cut_line is not None:
+        says = f"{options.file} breaks off in line {played.cut_line}, as of a recorder that was killed: that line was cut, those before it are judged."
+        print(f"fettle advise: {printable(says)}", file=sys.stderr)
     if options.json:
         told = [json.dumps(judgement.as_json(options.price, options.currency), ensure_ascii=False, allow_nan=False)]
     else:

@@ -93,10 +93,12 @@ def _settings(options: argparse.Namespace) -> "AgentConfig":
 
 
 def _measured(options: argparse.Namespace, settings: "AgentConfig") -> "BenchReport":
-    from agents.bench.choice import BenchRefusedError
+    from agents.bench.choice import BenchRefusedError, check
     from agents.bench.session import Run, Settings
     from wire.terminal import printable
 
+    if options.gpus is not None:
+        check(options.gpus)
     if options.settle_s is not None and not 0 <= options.settle_s <= 3600:
         raise BenchRefusedError(f"--settle-s {options.settle_s:g} is outside 0 to 3600.")
     if "disk" in options.only and options.disk is None:

@@ -87,6 +87,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     samples: tuple[Sample, ...]
     file: str = ""
     lines: tuple[int, ...] = ()  # of each sample in `file`
+    cut_line: int | None = None  # where the file breaks off, as of a recorder that was killed; None: it is whole
 
     def place(self, number: int) -> str:
         """Where sample `number` (from 0) stands, for messages."""
@@ -99,11 +100,16 @@ _json = msgspec.json.Decoder()
 
 
 def read(path: Path) -> Recording:
-    """The recording in `path`, gzipped or plain; RecordingError when it is empty, cut short or not one."""
+    """The recording in `path`, gzipped or plain; RecordingError when it is empty, damaged or not one.
+
+    A file that breaks off, as of a recorder that was killed, gives the samples that are whole; `cut_line` then says where.
+    """
     header: Header | None = None
     samples: list[Sample] = []
     numbers: list[int] = []
     number = size = 0
+    line = b""
+    cut: int | None = None
     try:
         for number, line in enumerate(_lines(path), start=1):
             size += len(line)
@@ -136,21 +142,32 @@ def read(path: Path) -> Recording:
             numbers.append(number)
     except FileNotFoundError:
         raise RecordingError(f"{path}: no such file.") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise RecordingError(
-            f"{path}: line {number + 1}: the file is cut short or damaged ({error}); copy it again or record anew."
-        ) from None
+    except EOFError:
+        cut = number + 1
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise RecordingError(f"{path}: line {number + 1}: the file is damaged ({error}); copy it again or record anew.") from None
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror or error}.") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError, OverflowError) as error:
-        raise RecordingError(
-            f"{path}: line {number}: not a recording's {'header' if header is None else 'sample'}: {error}."
-        ) from None
+        if not samples or line.endswith(b"\n") or isinstance(error, msgspec.ValidationError | RecursionError | OverflowError):
+            raise RecordingError(
+                f"{path}: line {number}: not a recording's {'header' if header is None else 'sample'}: {error}."
+            ) from None
+        cut = number
+    if cut is not None and not samples:
+        raise RecordingError(f"{path}: line {cut}: the file is cut short before its first sample; record anew.")
     if header is None:
         raise RecordingError(f"{path}: line 1: the file is empty; a recording begins with a header line.")
     if not samples:
         raise RecordingError(f"{path}: line {number + 1}: the file ends after its header; there is no sample to judge.")
-    return Recording(name=path.name.split(".")[0], header=header, samples=tuple(samples), file=str(path), lines=tuple(numbers))
+    return Recording(
+        name=path.name.split(".")[0],
+        header=header,
+        samples=tuple(samples),
+        file=str(path),
+        lines=tuple(numbers),
+        cut_line=cut,
+    )
 
 
 def _without_nulls(line: Any, *, deep: bool = False) -> Any:
@@ -174,7 +191,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 class Writer:
     """Writes a recording line by line, each handed to the system before the next.
 
-    A run that is killed leaves a file without its end: `zcat` shows the lines that it has, `read` refuses it as cut short.
+    A run that is killed leaves a file without its end: `read` gives the samples that it has, and says where it breaks off.
     """
 
     def __init__(self, path: Path, header: Header) -> None:
@@ -186,7 +203,7 @@ class Writer:
         self._write(msgspec.to_builtins(sample))
 
     def close(self) -> None:
-        """End the file; a recording that was never closed reads as cut short."""
+        """End the file; a recording that was never closed reads as one that breaks off."""
         self._file.close()
 
     def _write(self, line: object) -> None:

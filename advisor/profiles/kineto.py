@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from advisor.profiles.activity import MAX_TYPED, NO_CORRELATION, Collected, Full
 from advisor.profiles.kernels import call, copy, is_loader, step
-from advisor.profiles.stream import CUT, DAMAGED, TOO_LARGE, UNREADABLE_END, Trace
+from advisor.profiles.stream import CUT, DAMAGED, TOO_LARGE, UNREADABLE_END, ProfileError, Trace
 from advisor.profiles.summary import NO_ORDER, Source
 from advisor.text import Text, _
 
@@ -41,10 +41,11 @@ _EARLY: Final = {
 def read(path: Path) -> tuple[Source, Collected]:
     """What the trace tells; ProfileError where it is none. A trace that breaks off gives what it has."""
     trace, found = Trace(path), Collected()
-    full = False
+    full = any_event = False
     try:
         for event in trace.events():
             found.events += 1
+            any_event |= isinstance(event.get("ph"), str)
             if event.get("ph") != "X":
                 continue
             category = event.get("cat")
@@ -52,6 +53,8 @@ def read(path: Path) -> tuple[Source, Collected]:
                 take(found, event)
     except Full:
         full = True
+    if not any_event:
+        raise ProfileError(f"{path} holds no event of a profiler: it is no trace, or breaks off before its first event.")
     return _source(trace, found, full), found
 
 

@@ -1,13 +1,29 @@
 """Which GPUs a run measures."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from agents.collectors.visible_gpus import visible
 from agents.nvml_device import NvmlDevice
 
+_NAMED: Final = re.compile(r"[0-9]{1,4}|(?:GPU|MIG)-[0-9A-Za-z/-]{1,60}")
+
 
 class BenchRefusedError(Exception):
     """Nothing is measured; the message is a sentence without its first word's capital."""
+
+
+def check(asked: str) -> None:
+    """BenchRefusedError unless it is a list of indices or of UUIDs. CUDA would read `1e30` as 1; whoever typed it meant something else."""
+    words = [word.strip() for word in asked.split(",")]
+    for word in words:
+        if not _NAMED.fullmatch(word):
+            raise BenchRefusedError(f"--gpus names GPUs by index or UUID, as 0,1 or GPU-01234567; {word[:60]!r} is neither.")
+    if len({word[:3] == "GPU" or word[:3] == "MIG" for word in words}) > 1:
+        raise BenchRefusedError("--gpus takes indices or UUIDs, not both.")
+    if twice := next((word for word in words if words.count(word) > 1), None):
+        raise BenchRefusedError(f"--gpus names {twice} twice.")
 
 
 def chosen(devices: Sequence[NvmlDevice], asked: str | None, environment: Mapping[str, str]) -> list[NvmlDevice]:

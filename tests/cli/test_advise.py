@@ -17,7 +17,7 @@ from advisor.names import FEATURES
 from advisor.rule import load
 from cli.__main__ import main
 from cli.advise import _evidence
-from tests.advisor.profiles.traces import ADD, called, kernel, operator, write
+from tests.advisor.profiles.traces import ADD, CPU_ALONE, called, kernel, operator, write
 
 RECORDINGS = Path(__file__).resolve().parent.parent.parent / "recordings"
 LINES = gzip.decompress((RECORDINGS / "bf16_train.jsonl.gz").read_bytes()).decode().splitlines()
@@ -83,13 +83,42 @@ def test_it_says_which_part_was_judged(capsys: pytest.CaptureFixture[str]) -> No
     assert f"  judged from second {said['from_s']:.0f} to second {until:.0f} of the recording\n" in text
 
 
-@pytest.mark.parametrize("price", ["-1", "nan", "cheap"])
+@pytest.mark.parametrize("price", ["-1", "nan", "cheap", "1e-9", "1e7", "inf"])
 def test_it_refuses_what_is_no_price(capsys: pytest.CaptureFixture[str], price: str) -> None:
     """With the value in the message."""
     with pytest.raises(SystemExit):
         advise(capsys, RECORDINGS / "near_oom.jsonl.gz", "--price", price)
 
     assert f"'{price}' is not a price" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("currency", ["", "  ", "x" * 13, "x" * 100_000, "a\x1b[2J"])
+def test_it_refuses_what_is_no_currency(capsys: pytest.CaptureFixture[str], currency: str) -> None:
+    """A sentence, short whatever was typed; exit code 2 of argparse."""
+    with pytest.raises(SystemExit):
+        advise(capsys, RECORDINGS / "near_oom.jsonl.gz", "--price", "2", "--currency", currency)
+    said = capsys.readouterr().err
+
+    assert "is not a currency: write 1 to 12 characters" in said
+    assert len(said) < 1500
+
+
+def test_a_recording_of_a_recorder_that_was_killed_is_judged_up_to_where_it_breaks_off(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """As the whole one is, and one sentence on standard error names the line."""
+    whole = gzip.decompress((RECORDINGS / "fp32_train.jsonl.gz").read_bytes())
+    cut = tmp_path / "fp32_train.jsonl"
+    cut.write_bytes(whole[:-40])
+    code, out, err = advise(capsys, cut, "--json")
+    known = json.loads(advise(capsys, RECORDINGS / "fp32_train.jsonl.gz", "--json")[1])
+
+    assert code == 0
+    assert (
+        err == f"fettle advise: {cut} breaks off in line {whole.count(10)}, as of a recorder that was killed: "
+        "that line was cut, those before it are judged.\n"
+    )
+    assert json.loads(out)["bottleneck"] == known["bottleneck"]
 
 
 def test_it_prints_text_that_a_person_can_follow(capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,7 +281,10 @@ BAD: dict[str, tuple[bytes, str]] = {
     "an empty file": (b"", "line 1"),
     "binary junk": (bytes(range(128, 256)) * 20, "line 1"),
     "junk that claims to be gzip": (b"\x1f\x8b" + bytes(range(200)), "line 1"),
-    "a recording cut short": ((RECORDINGS / "bf16_train.jsonl.gz").read_bytes()[:4000], "line"),
+    "a recording cut short in its first sample": (
+        (RECORDINGS / "bf16_train.jsonl.gz").read_bytes()[:400],
+        "cut short before its first sample",
+    ),
     "a header alone": (LINES[0].encode(), "line 2"),
     "another format": (b'{"recording": 9}\n{"t": 0}', "version 9"),
     "text": (b"hello\nworld\n", "line 1"),
@@ -373,7 +405,7 @@ def test_a_profile_of_the_same_program_makes_its_finding_certain(capsys: pytest.
 def test_what_is_no_profile_is_refused_before_anything_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Exit code 2: no trace, or one that has no GPU in it."""
     recording = RECORDINGS / "bf16_train.jsonl.gz"
-    for trace, says in ((tmp_path / "none.json", "No such file"), (write(tmp_path / "cpu.json", []), "no time on a GPU")):
+    for trace, says in ((tmp_path / "none.json", "No such file"), (write(tmp_path / "cpu.json", CPU_ALONE), "no time on a GPU")):
         code, out, err = advise(capsys, recording, "--profile", trace)
         assert (code, out) == (2, "")
         assert says in err

@@ -42,6 +42,33 @@ def begun(driver: Driver, *words: str, **knobs: Any) -> "subprocess.Popen[str]":
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("gpus", "says"),
+    [
+        ("1e30", "'1e30' is neither"),
+        ("1.5", "'1.5' is neither"),
+        ("-1", "'-1' is neither"),
+        ("0x1", "'0x1' is neither"),
+        ("", "'' is neither"),
+        ("0,,1", "'' is neither"),
+        ("9" * 4000, "is neither"),
+        ("0,1,0", "names 0 twice"),
+        ("0,GPU-01234567", "takes indices or UUIDs, not both"),
+    ],
+)
+def test_gpus_that_are_no_list_are_refused_before_anything_is_measured(
+    gpus: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2 and a short sentence; CUDA would read `1e30` as GPU 1."""
+    code = main(["bench", "--node", "n1", f"--gpus={gpus}"])
+    said = capsys.readouterr()
+
+    assert (code, said.out) == (2, "")
+    assert said.err.startswith("fettle bench: --gpus ")
+    assert says in said.err
+    assert len(said.err) < 300
+
+
 def test_without_torch_it_says_so_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, one sentence, nothing on the standard output."""
     code = main(["bench", "--node", "n1"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
-from tests.advisor.profiles.traces import SCENE, SCENE_METADATA, kernel, write
+from tests.advisor.profiles.traces import CPU_ALONE, SCENE, SCENE_METADATA, kernel, write
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -48,6 +48,31 @@ def test_it_prints_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path:
     assert {"rule", "verdict", "text", "numbers"} == set(said["evidence"][0])
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[[[[", "[", "[]", "{}", "[{}]", "[1, 2, 3]", "[[], []]", '[{"a": 1}, {"b": 2}]', '{"traceEvents": []}',
+     '{"traceEvents": [1, 2]}', '{"traceEvents": [{}, {}]}', '{"traceEvents": [', '{"traceEvents": [{"ph": 7}]}', "[null]"],
+)  # fmt: skip
+def test_what_holds_no_event_is_no_trace(text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """One sentence and exit code 2, never a trace of 0 events."""
+    file = tmp_path / "x.json"
+    file.write_text(text)
+    code, out, err = profile(capsys, file)
+
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"fettle profile: {file} ")
+
+
+def test_a_trace_that_breaks_off_gives_the_events_that_it_has(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """And says so."""
+    file = write(tmp_path / "run.json", SCENE)
+    file.write_text(file.read_text()[:-60])
+    code, out, _err = profile(capsys, file)
+
+    assert code == 0
+    assert f"{len(SCENE) - 1} events\nNote: The file ends in the middle, as of a run that was killed" in out
+
+
 def test_names_move_no_cursor(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A kernel may be called anything, escape sequences and line ends too."""
     path = write(tmp_path / "run.json", [kernel("evil\x1b[2Jname\nsecond\u202e", 1, 2), kernel("b" * 5000, 3, 4)])
@@ -60,7 +85,7 @@ def test_names_move_no_cursor(capsys: pytest.CaptureFixture[str], tmp_path: Path
 
 def test_without_a_gpu_it_says_why_there_is_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """A trace of the CPU alone is a trace."""
-    code, out, _err = profile(capsys, write(tmp_path / "run.json", []))
+    code, out, _err = profile(capsys, write(tmp_path / "run.json", CPU_ALONE))
 
     assert code == 0
     assert "ProfilerActivity.CUDA" in out
@@ -91,7 +116,7 @@ def test_the_json_has_the_features_that_rules_read(capsys: pytest.CaptureFixture
     _code, out, _err = profile(capsys, write(tmp_path / "run.json", SCENE), "--json")
     assert json.loads(out)["features"]["profile_idle_share"] == pytest.approx(0.56)
 
-    _code, out, _err = profile(capsys, write(tmp_path / "none.json", []), "--json")
+    _code, out, _err = profile(capsys, write(tmp_path / "none.json", CPU_ALONE), "--json")
     assert json.loads(out)["features"] is None
 
 
@@ -127,7 +152,7 @@ def test_what_cannot_be_sent_is_told_after_the_summary(
     for words, says in (
         ((path, *send), "no server is set"),
         ((path, *send, "--server", "ws://127.0.0.1:9/ws/agent/"), "no token"),
-        ((write(tmp_path / "none.json", []), *send), "no time on a GPU"),
+        ((write(tmp_path / "none.json", CPU_ALONE), *send), "no time on a GPU"),
     ):
         code, out, err = profile(capsys, *words)
         assert code == 1

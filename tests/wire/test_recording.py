@@ -52,7 +52,7 @@ def test_it_ignores_fields_it_does_not_know_and_reads_unzipped_files(tmp_path: P
         (('{"recording": 1, "gpus": [{"index": 9223372036854775808}]}', SAMPLE), "line 1: "),
         (('{"recording": 1, "gpus": [{"index": -1}]}', SAMPLE), "line 1: a GPU's index is outside 0 to 4095"),
         (("[]", SAMPLE), "line 1: not a recording's header"),
-        ((HEADER, SAMPLE, "{broken"), "line 3: not a recording's sample"),
+        ((HEADER, SAMPLE, "{broken", ""), "line 3: not a recording's sample"),
         ((HEADER, SAMPLE, '{"gpus": []}'), "line 3: not a recording's sample"),
         ((HEADER, SAMPLE, '{"t": 0.1}'), "line 3: time goes back from 0.25 s to 0.1 s"),
         ((HEADER, "[" * 200_000), "line 2: not a recording's sample"),
@@ -109,14 +109,45 @@ def test_it_knows_where_each_sample_stood(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0.1, 0.5, 0.99])
-def test_it_says_that_a_gzip_file_was_cut_short(tmp_path: Path, keep: float) -> None:
-    """Any length short of the whole is told apart from a good file."""
+def test_a_gzip_file_that_breaks_off_gives_what_it_has(tmp_path: Path, keep: float) -> None:
+    """Any length short of the whole is told apart from a good file; the samples before the cut are those of the whole."""
     whole = RECORDINGS[0].read_bytes()
     path = tmp_path / "cut.jsonl.gz"
     path.write_bytes(whole[: int(len(whole) * keep)])
 
-    with pytest.raises(RecordingError, match=r"line \d+: the file is cut short or damaged"):
+    known, cut = read(RECORDINGS[0]), read(path)
+    assert known.cut_line is None
+    assert cut.cut_line is not None
+    assert 0 < len(cut.samples) < len(known.samples)
+    assert cut.samples == known.samples[: len(cut.samples)]
+    assert cut.cut_line > len(cut.samples)
+
+
+@pytest.mark.parametrize("end", ['{"t": 0.5, "gpus": [{"ind', '{"t"', "{", '{"t": 0.5, "gpus": ["\u4e2d'.encode()[:-1]])
+def test_a_last_line_that_is_cut_off_is_left_out(tmp_path: Path, end: str | bytes) -> None:
+    """Of a recorder that was killed; the same line with more behind it is an error, and so is one that is whole and no sample."""
+    path = tmp_path / "x.jsonl"
+    last = end.encode() if isinstance(end, str) else end
+    path.write_bytes(f"{HEADER}\n{SAMPLE}\n".encode() + last)
+    recording = read(path)
+
+    assert (len(recording.samples), recording.cut_line) == (1, 3)
+    path.write_bytes(f"{HEADER}\n{SAMPLE}\n".encode() + last + b"\n")
+    with pytest.raises(RecordingError, match="line 3: not a recording's sample"):
         read(path)
+
+
+def test_a_file_that_breaks_off_before_its_first_sample_is_refused(tmp_path: Path) -> None:
+    """There is nothing to judge."""
+    path = tmp_path / "x.jsonl"
+    path.write_text(f'{HEADER}\n{{"t": 0.')
+    with pytest.raises(RecordingError, match="line 2: not a recording's sample"):
+        read(path)
+    packed = tmp_path / "y.jsonl.gz"
+    writer = Writer(packed, Header(recording=1))
+    with pytest.raises(RecordingError, match="line 2: the file is cut short before its first sample"):
+        read(packed)
+    writer.close()
 
 
 def test_it_says_that_a_gzip_file_is_damaged(tmp_path: Path) -> None:
@@ -157,15 +188,15 @@ def test_what_the_writer_wrote_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_was_killed_leaves_its_samples_readable_line_by_line(tmp_path: Path) -> None:
-    """Without close() the file reads as cut short, and the error says after how many lines."""
+    """Without close() the file has what was written, and says that it breaks off behind that."""
     path = tmp_path / "killed.jsonl.gz"
     writer = Writer(path, Header(recording=1))
     writer.sample(Sample(t=0.0))
     path.with_suffix(".copy").write_bytes(path.read_bytes())
     writer.close()
 
-    with pytest.raises(RecordingError, match="line 3: the file is cut short"):
-        read(path.with_suffix(".copy"))
+    killed = read(path.with_suffix(".copy"))
+    assert (killed.samples, killed.cut_line) == ((Sample(t=0.0),), 3)
 
 
 def test_readings_tells_values_from_reasons() -> None:

@@ -8,7 +8,7 @@ import pytest
 from advisor.kinds import kind
 from advisor.profiles.joined import FEATURES, features, summed
 from advisor.profiles.profile import read
-from tests.advisor.profiles.traces import ALL_REDUCE, GEMM, SCENE, SCENE_METADATA, called, copied, kernel, write
+from tests.advisor.profiles.traces import ALL_REDUCE, CPU_ALONE, GEMM, SCENE, SCENE_METADATA, called, copied, kernel, write
 from wire.profile import ProfileReport, decode, encode
 
 AT = 1.796e9
@@ -119,4 +119,4 @@ def test_gpus_are_summed(tmp_path: Path) -> None:
 
 def test_a_trace_of_the_cpu_alone_has_no_summary(tmp_path: Path) -> None:
     """It says nothing of a job's GPUs."""
-    assert summed(read(write(tmp_path / "trace.json", [])), "n1", AT) is None
+    assert summed(read(write(tmp_path / "trace.json", CPU_ALONE)), "n1", AT) is None

@@ -97,6 +97,10 @@ SCENE_METADATA = {
 }
 
 
+CPU_ALONE: list[Any] = [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]
+"""What a profiler writes of a program that used no GPU."""
+
+
 def write(path: Path, events: list[Any], **metadata: Any) -> Path:
     """A trace file of the events."""
     path.write_text(json.dumps({**metadata, "traceEvents": events}))
