@@ -25,10 +25,11 @@ class Shown:
 def shown(trial: Trial) -> Shown:
     """The trial with its targets named."""
     often = sorted(trial.targets.items(), key=lambda pair: (-pair[1], pair[0]))
+    says, _line, what = trial.error.partition("\n")
     names = _names(trial.rule.scope, [target for target, _times in often[:MOST]])
     return Shown(
         trial,
-        gettext(trial.error) if trial.error else "",
+        f"{gettext(says)} {what}".strip() if says else "",
         100 * trial.fired_total / trial.judged_total if trial.judged_total else None,
         [(*names.get(target, (target, "")), times) for target, times in often[:MOST]],
         len(often),

@@ -45,6 +45,8 @@ KEPT: Final = 10
 """Trials of one rule."""
 CHANGED: Final = gettext_noop("The rule was changed while it was tried.")
 STORE_FAILED: Final = gettext_noop("The store of telemetry did not answer.")
+FLAPS: Final = gettext_noop("A window opened and cleared the rule at once, so its findings would flap: let it clear elsewhere.")
+"""The target and its values follow in a line of their own."""
 CANNOT: Final = gettext_noop("The rule cannot be judged on this fleet.")
 
 
@@ -104,6 +106,11 @@ def _look_at(trial: Trial, rule: Rule) -> None:
     frames = with_more(features_of(seen.measured), beside)
     frame = getattr(frames, rule.scope)
     verdict = evaluate((rule,), frames)
+    open_then = {finding.fingerprint for finding in verdict.findings}
+    stay = {finding.fingerprint for finding in evaluate((rule,), frames, open_then).findings} if open_then else open_then
+    if flaps := next((finding for finding in verdict.findings if finding.fingerprint not in stay), None):
+        values = ", ".join(f"{one.name} = {one.value:.4g}" for one in flaps.evidence if one.value is not None)
+        raise TuneError(f"{FLAPS}\n{flaps.scope} {flaps.target}: {values}")
     judged = frame.height - len(verdict.not_evaluated)
     trial.windows_with_data += judged > 0
     trial.judged_total += judged

@@ -72,7 +72,13 @@ def set_state(rule: str, state: str, user: User, comment: str = "") -> bool:
 def set_overrides(rule: str, wanted: Sequence[Wanted], user: User, comment: str = "") -> None:
     """Bring the rule's overrides to what is wanted, all or none; TuneError where they could not be in force together."""
     with _changing(comment):
+        if OwnRule.objects.filter(slug=rule).exists():
+            says = gettext(
+                "{rule} is a rule of the site's own and has no thresholds to override: write other numbers into its conditions."
+            )
+            raise TuneError(says.format(rule=rule))
         one = _known(rule)
+        _check_once(wanted)
         known = {entry.name: entry for entry in one.thresholds} if one else {}
         for entry in wanted:
             _check_wanted(rule, known, entry)
@@ -124,6 +130,7 @@ def save_own(slug: str, asked: Mapping[str, str], user: User, comment: str = "")
             before = {name: getattr(row, name) for name in own_rules.FIELDS}
         if before == kept:
             return row, False
+        own_rules.check_together(kept)
         new = before is None or any(before[name] != kept[name] for name in own_rules.CONDITIONS)
         for name, value in kept.items():
             setattr(row, name, value)
@@ -200,6 +207,16 @@ def _check_wanted(rule: str, known: Mapping[str, Threshold], wanted: Wanted) -> 
         says = gettext("{name} can be from {low} to {high}, not {value}.")
         raise TuneError(says.format(name=one.name, low=_plain(one.low), high=_plain(one.high), value=_plain(value)))
     _check_reach(wanted.matcher, wanted.pattern)
+
+
+def _check_once(wanted: Sequence[Wanted]) -> None:
+    seen = set()
+    for one in wanted:
+        where = one.threshold, one.matcher, one.pattern
+        if where in seen:
+            says = gettext("{name} is given twice for {where}: which of the two values is meant?")
+            raise TuneError(says.format(name=one.threshold[:60], where=one.pattern or gettext("the whole site")))
+        seen.add(where)
 
 
 def _check_reach(matcher: str, pattern: str) -> None:

@@ -14,6 +14,7 @@ from advisor import rule as catalogue
 from advisor.conditions import SCOPES, ConditionError, columns, condition
 from advisor.expression_tree import compared, needed
 from advisor.finding import SEVERITIES, Scope, Severity
+from advisor.flapping import both_hold
 from advisor.rule import Group, Need, Rule, Show, Step
 from advisor.text import Text, fields, within_quotes
 from advisor.unshown import UNSHOWN
@@ -70,6 +71,24 @@ def check(asked: Mapping[str, str]) -> None:
                 wrong[name] = says
     if wrong:
         raise OwnRuleError(wrong)
+
+
+def check_together(kept: Mapping[str, str]) -> None:
+    """OwnRuleError where one row could open and clear the rule: its findings would flap. The fields fit by themselves."""
+    found = both_hold(kept["opens"], kept["clears"], cast(Scope, kept["scope"]))
+    if found is None:
+        return
+    where = ", ".join(f"{name} = {_shown(value)}" for name, value in found.items())
+    says = gettext(
+        "With {where} both conditions hold: it would open and clear at once, and its findings flap. Let it clear elsewhere."
+    )
+    raise OwnRuleError({"clears": says.format(where=where)})
+
+
+def _shown(value: float | bool | str | None) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value).upper().replace("NONE", "NULL")
+    return f"'{value}'" if isinstance(value, str) else f"{value:.6g}"
 
 
 def as_rule(row: OwnRule) -> Rule:

@@ -46,6 +46,23 @@ def asked() -> Trial:
     return trials.ask(row, ann)
 
 
+def test_a_pair_that_would_flap_in_a_window_ends_the_trial_and_cannot_come_on() -> None:
+    """Features that no rule of logic ties together: the first window with a target that opens and clears at once tells."""
+    ann = person()
+    row, _off = save_own("site-fp32", OWN | {"clears": "busy > 0.1 AND sm_active > 0.1"}, ann)
+    trial = trials.ask(row, ann)
+    busy, _calm = on_two_nodes(trial)
+    trials.go_on(piece_s=60.0)
+    trial.refresh_from_db()
+
+    says, what = trial.error.split("\n")
+    assert says == trials.FLAPS
+    assert what.startswith(f"gpu {busy.pk}: fp32_active_when_busy = 0.")
+    assert tried(row) is None
+    with pytest.raises(TuneError, match="try it against the last day"):
+        set_state("site-fp32", "on", ann)
+
+
 def test_a_trial_says_where_the_rule_would_have_fired(settings: Settings) -> None:
     """Of 48 windows two hold telemetry: it fires on one GPU in both, and opens no finding."""
     trial = asked()

@@ -1,5 +1,6 @@
 """Changes of what a site sets of rules: what is refused and why, what is in force after them, and the trail that they leave."""
 
+import re
 from typing import Any
 
 import pytest
@@ -93,6 +94,26 @@ def test_overrides_that_belong_together_are_set_together() -> None:
     assert RuleChange.objects.count() == 2
     set_overrides(FULL, [Wanted(OPENS, None), Wanted(CLEARS, None)], ann)
     assert not Override.objects.exists()
+
+
+def test_two_values_for_one_threshold_in_one_place_are_refused() -> None:
+    """Which was meant, nobody can say; two places are two overrides."""
+    ann = person("ann")
+    for matcher, pattern, where in (("site", "", "the whole site"), ("node", "a-*", "a-*")):
+        with pytest.raises(TuneError, match=f"{OPENS} is given twice for {re.escape(where)}"):
+            set_overrides(FULL, [Wanted(OPENS, 0.95, matcher, pattern), Wanted(OPENS, 0.96, matcher, pattern)], ann)
+
+    assert not Override.objects.exists()
+    set_overrides(FULL, [Wanted(OPENS, 0.95), Wanted(OPENS, 0.96, "node", "a-*")], ann)
+    assert Override.objects.count() == 2
+
+
+def test_an_own_rule_has_no_thresholds_and_says_where_its_numbers_are() -> None:
+    """Its conditions hold them."""
+    ann = person("ann")
+    save_own("site-empty", OWN, ann)
+    with pytest.raises(TuneError, match="write other numbers into its conditions"):
+        set_override("site-empty", "busy_opens", 0.7, ann)
 
 
 @pytest.mark.parametrize(
@@ -222,6 +243,8 @@ def test_an_own_rule_that_is_removed_leaves_its_trail() -> None:
         ({"summary": "a\u202eb"}, "summary", "control characters"),
         ({"summary": "x" * 1001}, "summary", "longer than 1000"),
         ({"change": "run\x1b[31m"}, "change", "control characters"),
+        ({"opens": "busy > 0.5", "clears": "busy > 0.1"}, "clears", "With busy = 0.75 both conditions hold"),
+        ({"opens": "busy > 0.5", "clears": "busy < 0.9"}, "clears", "With busy = 0.7 both conditions hold"),
         ({"change": "awk '{print}'"}, "change", "There is no feature {print} to fill in."),
     ],
 )
