@@ -7,6 +7,9 @@ from fleet.api.gpu_metrics import GpuMetricsView
 from fleet.api.health import healthz, readyz
 from fleet.api.metrics import MetricsView
 
+handler400 = "fleet.api.errors.bad_request"
+handler500 = "fleet.api.errors.server_error"
+
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("healthz", healthz),

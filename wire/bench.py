@@ -9,6 +9,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct, field
 
+from wire.unfit import unfit
+
 FORMAT: Final = 1
 MAX_BYTES: Final = 2_000_000
 """Of a report; one of 16 GPUs has about 200 kB."""
@@ -35,7 +37,7 @@ class BenchError(ValueError):
     """A report cannot be used; the message says what is wrong and where, without its first words' capital."""
 
 
-class Score(Struct, frozen=True, kw_only=True):
+class Score(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One test on one GPU, or on the node where `gpu` is empty. `value` is the median's rate, `p5` that of the slow ones."""
 
     name: Name
@@ -51,7 +53,7 @@ class Score(Struct, frozen=True, kw_only=True):
     temperature_c: Degrees | None = None
 
 
-class Missing(Struct, frozen=True, kw_only=True):
+class Missing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A test that has no score, and why."""
 
     name: Name
@@ -59,7 +61,7 @@ class Missing(Struct, frozen=True, kw_only=True):
     reason: Sentence
 
 
-class BenchGpu(Struct, frozen=True, kw_only=True):
+class BenchGpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One GPU and the state that it was measured in; None: it was not told."""
 
     uuid: Uuid
@@ -83,7 +85,7 @@ class BenchGpu(Struct, frozen=True, kw_only=True):
     temperature_slope_c_per_min: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
 
 
-class BenchReport(Struct, frozen=True, kw_only=True):
+class BenchReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One run on one node."""
 
     format: Literal[1] = FORMAT
@@ -112,7 +114,7 @@ def decode(data: bytes) -> BenchReport:
     try:
         report = msgspec.json.decode(data, type=BenchReport)
     except msgspec.ValidationError as error:
-        raise BenchError(f"it does not fit: {error}") from None
+        raise BenchError(unfit(error, BenchReport)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BenchError(f"it is not JSON: {error}") from None
     known = {gpu.uuid for gpu in report.gpus}

@@ -8,6 +8,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from wire.unfit import unfit
+
 FORMAT: Final = 1
 API: Final = "api/v1/profiles/"
 """Where the server takes it."""
@@ -27,7 +29,7 @@ class ProfileError(ValueError):
     """A report cannot be used; the message says what is wrong and where, without its first words' capital."""
 
 
-class TopKernel(Struct, frozen=True, kw_only=True):
+class TopKernel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All runs of one kernel; `share` is of all kernels' time."""
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS)]
@@ -38,14 +40,14 @@ class TopKernel(Struct, frozen=True, kw_only=True):
     dtype: Annotated[str, Meta(max_length=10)] = ""
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the profile says of one rule's claim."""
 
     rule: Slug
     verdict: Literal["supports", "speaks against", "cannot tell"]
 
 
-class ProfileReport(Struct, frozen=True, kw_only=True):
+class ProfileReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One profile. It is of the job that `job` names, or that holds a GPU with process `pid` of the node.
 
     compute + communication exposed + copies exposed + idle = span; `missed_s` is the time of matrix kernels off the tensor cores,
@@ -103,7 +105,7 @@ def decode(data: bytes) -> ProfileReport:
     try:
         report = msgspec.json.decode(data, type=ProfileReport)
     except msgspec.ValidationError as error:
-        raise ProfileError(f"it does not fit: {error}") from None
+        raise ProfileError(unfit(error, ProfileReport)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProfileError(f"it is not JSON: {error}") from None
     if not report.job and report.pid is None:

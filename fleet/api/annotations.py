@@ -23,9 +23,10 @@ from fleet.accounts.models import User
 from fleet.accounts.plain_text import plain_text
 from fleet.annotations.models import MAX_TARGET, Annotation
 from fleet.annotations.telling import tell
-from fleet.api.commands import problem
+from fleet.api.asked import AskedSerializer, StrictQuery
 from fleet.api.filters import Strict
 from fleet.api.permissions import MayAnnotate
+from fleet.api.problems import problem
 
 MOST: Final = 500
 """Annotations in one request."""
@@ -57,7 +58,7 @@ class AnnotationSerializer(serializers.ModelSerializer[Annotation]):
         read_only_fields = fields
 
 
-class TellSerializer(serializers.Serializer[Any]):
+class TellSerializer(AskedSerializer):
     """One annotation to keep; it replaces the one with the same scope, target and key."""
 
     scope = serializers.ChoiceField(choices=SCOPES)
@@ -160,10 +161,9 @@ _UNKNOWN: Final = problem(401, "The caller is not known.")
         responses={204: None} | problem(403, "The caller may not write.") | problem(404, "No such annotation.") | _UNKNOWN,
     ),
 )
-class AnnotationViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, GenericViewSet[Annotation]):
+class AnnotationViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, DestroyModelMixin, GenericViewSet[Annotation]):
     """What was told of targets that no sensor can know; rules read it as `note_KEY`."""
 
-    tells_problems = True
     serializer_class = AnnotationSerializer
     filterset_class = AnnotationFilter
     permission_classes = [IsAuthenticated, MayAnnotate]

@@ -16,12 +16,13 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet
 
+from fleet.api.asked import StrictQuery
 from fleet.api.authentication import AgentBearer, BearerToken
-from fleet.api.commands import problem
 from fleet.api.errors import Conflict
 from fleet.api.filters import Moment, Strict, named
 from fleet.api.permissions import MaySendBenchRuns
-from fleet.api.reports import body_of, node_of
+from fleet.api.problems import problem
+from fleet.api.reports import body_of, node_of, refuse_control_characters, unusable
 from fleet.benches.keep import KeepError, TooManyRunsError, keep
 from fleet.benches.models import BenchRun, BenchScore
 from wire.bench import GROUPS, MAX_BYTES, BenchError, decode
@@ -157,10 +158,9 @@ _UNKNOWN: Final = problem(401, "The caller is not known.")
         responses={200: BenchRunDetailSerializer} | problem(404, "No such run.") | _UNKNOWN,
     ),
 )
-class BenchRunViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[BenchRun]):
+class BenchRunViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, GenericViewSet[BenchRun]):
     """Runs of `fettle bench`, the newest first."""
 
-    tells_problems = True
     serializer_class = BenchRunSerializer
     filterset_class = BenchRunFilter
     authentication_classes = [AgentBearer, BearerToken, SessionAuthentication]
@@ -212,7 +212,8 @@ class BenchRunViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[BenchRu
         try:
             report = decode(body_of(request, MAX_BYTES))
         except BenchError as error:
-            raise serializers.ValidationError({"report": [str(error)]}) from None
+            raise unusable(error) from None
+        refuse_control_characters(report)
         node = node_of(request, report.node)
         try:
             kept = keep(report, node, timezone.now())
@@ -230,10 +231,9 @@ class BenchRunViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[BenchRu
         responses={200: BenchScoreSerializer(many=True)} | problem(400, "What of the query does not fit.") | _UNKNOWN,
     )
 )
-class BenchScoreViewSet(ListModelMixin, GenericViewSet[BenchScore]):
+class BenchScoreViewSet(StrictQuery, ListModelMixin, GenericViewSet[BenchScore]):
     """Scores of bench runs, those of the newest run first."""
 
-    tells_problems = True
     serializer_class = BenchScoreSerializer
     filterset_class = BenchScoreFilter
     queryset = BenchScore.objects.select_related("run__node", "gpu").order_by("-run__at", "id")

@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema, extend_schema_view
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework import serializers, status
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.permissions import IsAuthenticated
@@ -17,8 +17,10 @@ from rest_framework.viewsets import GenericViewSet
 
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import plain_text
+from fleet.api.asked import AskedSerializer, StrictQuery
 from fleet.api.filters import Strict
 from fleet.api.permissions import MayCommand
+from fleet.api.problems import problem
 from fleet.commands.asking import ask
 from fleet.commands.models import LONGEST_S, STATES, TIMED, WHAT, Command
 from fleet.inventory.models import Node
@@ -43,7 +45,7 @@ class CommandSerializer(serializers.ModelSerializer[Command]):
         read_only_fields = fields
 
 
-class AskSerializer(serializers.Serializer[Any]):
+class AskSerializer(AskedSerializer):
     """What to ask of the agent."""
 
     what = serializers.ChoiceField(choices=WHAT)
@@ -72,25 +74,6 @@ class CommandFilter(Strict):
         fields: list[str] = []
 
 
-PROBLEM: Final[dict[str, Any]] = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string", "format": "uri-reference"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "errors": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
-    },
-}
-"""RFC 9457; `errors` by parameter where single ones do not fit."""
-
-
-def problem(code: int, says: str) -> dict[tuple[int, str], OpenApiResponse]:
-    """The answer `code` of a schema: a problem document."""
-    return {(code, "application/problem+json"): OpenApiResponse(PROBLEM, says)}
-
-
 _OF_NODE: Final = [OpenApiParameter("node_id", OpenApiTypes.INT64, OpenApiParameter.PATH, description="The node's id.")]
 _UNKNOWN: Final = problem(401, "The caller is not known.") | problem(404, "No such node or command.")
 
@@ -110,10 +93,9 @@ _UNKNOWN: Final = problem(401, "The caller is not known.") | problem(404, "No su
         responses={200: CommandSerializer} | _UNKNOWN,
     ),
 )
-class CommandViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Command]):
+class CommandViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, GenericViewSet[Command]):
     """Commands to one node's agent, the newest first. An agent does only what its own setting `allow_commands` names."""
 
-    tells_problems = True
     serializer_class = CommandSerializer
     filterset_class = CommandFilter
     permission_classes = [IsAuthenticated, MayCommand]

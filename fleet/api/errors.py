@@ -1,19 +1,23 @@
 """What goes wrong behind a view, as an answer with a sentence."""
 
 import logging
-from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig
-from django.http import UnreadablePostError
+from django.http import Http404, HttpRequest, JsonResponse, UnreadablePostError
+from django.http.response import HttpResponseBase
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
+from django.views import defaults
 from rest_framework import status
-from rest_framework.exceptions import APIException, ParseError, ValidationError
+from rest_framework.exceptions import APIException, NotFound, ParseError, ValidationError
+from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from fleet.annotations.telling import TellError
+from fleet.api.bodies import TooLarge
+from fleet.api.problems import CONTENT_TYPE, as_problem, document
 from fleet.commands.asking import AskError
 from fleet.findings.lifecycle import MoveError
 from fleet.store.series import StoreError
@@ -31,14 +35,6 @@ class StoreUnavailable(APIException):
     default_code = "store_unavailable"
 
 
-class TooLarge(APIException):
-    """413: the request is larger than is read."""
-
-    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-    default_detail = _("The request is too large to be read.")
-    default_code = "too_large"
-
-
 class Conflict(APIException):
     """409: what was asked does not fit the state that things are in."""
 
@@ -47,7 +43,7 @@ class Conflict(APIException):
 
 
 def handle(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's answer, with our own errors given a status."""
+    """DRF's answer as a problem document, with our own errors given a status."""
     if isinstance(error, StoreError):
         log.error("The store failed a request: %s", error)  # its text may name paths: for the log alone
         error = StoreUnavailable()
@@ -63,21 +59,34 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
         error = ParseError(gettext("The request broke off."))
     elif isinstance(error, RecursionError):
         error = ParseError(gettext("The JSON of the request is nested too deeply."))
+    elif isinstance(error, Http404):
+        error = NotFound(gettext("There is no such object; the lists under /api/v1/ say what there is."))
     response = exception_handler(error, context)
-    if response is not None and getattr(context.get("view"), "tells_problems", False):
-        _as_problem(response)
+    if response is not None:
+        as_problem(response)
+        request = context.get("request")
+        if request is not None:  # whatever else a view writes: YAML, HTML
+            request.accepted_renderer, request.accepted_media_type = JSONRenderer(), JSONRenderer.media_type
     return response
 
 
-def _as_problem(response: Response) -> None:
-    """Make the answer a problem document (RFC 9457); what does not fit single parameters stands under `errors`, by parameter."""
-    said = response.data
-    detail = said.get("detail") if isinstance(said, dict) else None
-    response.data = {
-        "type": "about:blank",
-        "title": HTTPStatus(response.status_code).phrase,
-        "status": response.status_code,
-        "detail": detail or gettext("The request does not fit; `errors` says where."),
-        **({} if detail else {"errors": said}),
-    }
-    response.content_type = "application/problem+json"
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """Django's answer to what it refuses before any view; a problem document under /api/."""
+    if not _is_of_api(request):
+        return defaults.bad_request(request, exception)
+    return _problem(400, gettext("The request cannot be read."))
+
+
+def server_error(request: HttpRequest) -> HttpResponseBase:
+    """Django's answer where a view failed; a problem document under /api/."""
+    if not _is_of_api(request):
+        return defaults.server_error(request)
+    return _problem(500, gettext("The server failed at this request; its log says why."))
+
+
+def _is_of_api(request: HttpRequest) -> bool:
+    return request.path_info.startswith("/api/")
+
+
+def _problem(status: int, detail: str) -> JsonResponse:
+    return JsonResponse(document(status, detail), status=status, content_type=CONTENT_TYPE)

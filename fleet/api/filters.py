@@ -3,13 +3,16 @@
 from typing import Any, get_args
 
 import django_filters
+from django.core.exceptions import ValidationError as Refusal
 from django.db.models import Q, QuerySet
+from django.forms.utils import ErrorList
 from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from rest_framework.exceptions import ValidationError
 
 from advisor.finding import SEVERITIES, Bottleneck
+from fleet.api.asked import given_twice
 from fleet.api.serializers import STATES
 from fleet.findings.models import ADVICE, CONDITIONS, Finding
 from fleet.inventory.models import STALE_AFTER, Gpu, Node
@@ -44,7 +47,10 @@ class Strict(django_filters.FilterSet):  # type: ignore[misc] # the library has 
         for name in self.data:
             if name not in known:
                 says = gettext("There is no parameter {name}; there are: {known}.")
-                self.form.add_error(None, says.format(name=name[:40], known=", ".join(sorted(known - {"format"}))))
+                self._refuse(name[:40], says.format(name=name[:40], known=", ".join(sorted(known - {"format"}))))
+                valid = False
+            elif len(self.data.getlist(name)) > 1 and not isinstance(self.filters.get(name), django_filters.MultipleChoiceFilter):
+                self._refuse(name, given_twice(name))
                 valid = False
         for name, one in self.filters.items():
             text = self.data.get(name, "")
@@ -52,6 +58,10 @@ class Strict(django_filters.FilterSet):  # type: ignore[misc] # the library has 
                 self.form.add_error(name, gettext("{name} takes true or false.").format(name=name))
                 valid = False
         return valid
+
+    def _refuse(self, name: str, says: str) -> None:
+        """An error at a parameter, which the form may not have; its text is no pattern to fill in."""
+        self.form.errors.setdefault(name, ErrorList()).append(Refusal("%(says)s", params={"says": says}))
 
 
 class Moment(django_filters.IsoDateTimeFilter):  # type: ignore[misc] # the library has no types

@@ -3,8 +3,8 @@
 from typing import Any
 
 from django.db.models import QuerySet
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema, extend_schema_field, extend_schema_view
+from django.utils.translation import gettext
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field, extend_schema_view
 from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
@@ -17,8 +17,9 @@ from advisor.conditions import SCOPES, columns
 from advisor.finding import SEVERITIES
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import plain_text
-from fleet.api.commands import problem
+from fleet.api.asked import AskedSerializer, Nothing, PageQuery, Query, StrictQuery
 from fleet.api.permissions import MayTune
+from fleet.api.problems import problem
 from fleet.findings import trials, words
 from fleet.tuning import changes
 from fleet.tuning.in_force import state_of
@@ -68,7 +69,7 @@ class OwnRuleSerializer(serializers.ModelSerializer[OwnRule]):
         return TrialSerializer(newest).data if newest else None
 
 
-class OwnRuleRequestSerializer(serializers.Serializer[Any]):
+class OwnRuleRequestSerializer(AskedSerializer):
     """What an own rule says. Conditions are SQL expressions over the features of `scope`; texts may have `{feature}` fields."""
 
     scope = serializers.ChoiceField(choices=SCOPES)
@@ -86,6 +87,18 @@ class OwnRuleCreateSerializer(OwnRuleRequestSerializer):
     """The same, and its name."""
 
     slug = serializers.CharField(max_length=60, help_text="site-…: small letters, digits and dashes.")
+
+
+class OwnRuleUpdateSerializer(OwnRuleRequestSerializer):
+    """The same; its name may be sent along."""
+
+    slug = serializers.CharField(required=False, help_text="As in the path: a rule keeps its name.")
+
+
+class FeatureQuery(Query):
+    """Of which scope."""
+
+    scope = serializers.ChoiceField(choices=SCOPES, default="gpu")
 
 
 class FeatureSerializer(serializers.Serializer[Any]):
@@ -121,16 +134,16 @@ _REFUSED = problem(400, "What does not fit, by field.") | problem(403, "The call
     list=extend_schema(summary="List the site's own rules"),
     retrieve=extend_schema(summary="One own rule", responses={200: OwnRuleSerializer} | _UNKNOWN),
 )
-class OwnRuleViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[OwnRule]):
+class OwnRuleViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, GenericViewSet[OwnRule]):
     """Rules that the site wrote. One is off until its state is set, and comes on only after it was tried."""
 
-    tells_problems = True
     serializer_class = OwnRuleSerializer
     permission_classes = [IsAuthenticated, MayTune]
     queryset: QuerySet[OwnRule] = OwnRule.objects.order_by("slug")
     lookup_field = "slug"
     lookup_value_regex = "site-[a-z0-9-]{1,55}"
     filter_backends = ()
+    queries = {"list": PageQuery, "features": FeatureQuery}
 
     @extend_schema(
         summary="Write a rule of the site's own",
@@ -146,12 +159,14 @@ class OwnRuleViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[OwnRule]
         row = changes.create_own(slug, asked.validated_data, self._user(), asked.validated_data["comment"])
         return Response(OwnRuleSerializer(row).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(summary="Change an own rule", request=OwnRuleRequestSerializer, responses={200: OwnRuleSerializer} | _REFUSED)
+    @extend_schema(summary="Change an own rule", request=OwnRuleUpdateSerializer, responses={200: OwnRuleSerializer} | _REFUSED)
     def update(self, request: Request, slug: str) -> Response:
         """One that is on goes off where its conditions change, until it was tried with the new ones."""
         self.get_object()
-        asked = OwnRuleRequestSerializer(data=request.data)
+        asked = OwnRuleUpdateSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
+        if asked.validated_data.pop("slug", slug) != slug:
+            raise serializers.ValidationError({"slug": gettext("A rule keeps its name: write a new one, and remove this one.")})
         row, _off = changes.save_own(slug, asked.validated_data, self._user(), asked.validated_data["comment"])
         return Response(OwnRuleSerializer(row).data)
 
@@ -172,7 +187,7 @@ class OwnRuleViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[OwnRule]
 
     @extend_schema(
         summary="Try an own rule against the last day",
-        request=None,
+        request=Nothing,
         responses={202: TrialSerializer}
         | problem(400, "The rule is none any more.")
         | problem(403, "The caller may not change rules.")
@@ -182,20 +197,21 @@ class OwnRuleViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[OwnRule]
     @trials.mapping.post
     def try_it(self, request: Request, slug: str) -> Response:
         """It begins within seconds, and takes minutes on a large fleet."""
+        Nothing(data=request.data).is_valid(raise_exception=True)
         return Response(TrialSerializer(trials.ask(self.get_object(), self._user())).data, status=status.HTTP_202_ACCEPTED)
 
     @extend_schema(
         summary="What conditions may name",
-        parameters=[OpenApiParameter("scope", OpenApiTypes.STR, enum=SCOPES)],
-        responses={200: FeatureSerializer(many=True)} | problem(401, "The caller is not known."),
+        parameters=[FeatureQuery],
+        responses={200: FeatureSerializer(many=True)}
+        | problem(400, "There is no such scope.")
+        | problem(401, "The caller is not known."),
         filters=False,
     )
     @action(detail=False, pagination_class=None)
     def features(self, request: Request) -> Response:
         """The features of a scope, of GPUs where none is named."""
-        scope = request.query_params.get("scope", "gpu")
-        if scope not in SCOPES:
-            raise serializers.ValidationError({"scope": [", ".join(SCOPES)]})
+        scope = self.query["scope"]
         return Response(
             [
                 {

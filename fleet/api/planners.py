@@ -4,23 +4,24 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound, ParseError, ValidationError
-from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from advisor.planners.answer import Answer, answer, read
 from advisor.planners.inputs import InputError
 from advisor.planners.planner import Planner, Shown
 from fleet import planning
-from fleet.api.commands import problem
+from fleet.api.asked import Query, StrictQuery
+from fleet.api.bodies import Json
+from fleet.api.problems import problem
 
 
-class AnyNumbers(JSONParser):
+class AnyNumbers(Json):
     """JSON in which NaN and Infinity are read too, so that what refuses them can name the input that they were given for."""
 
     strict = False
@@ -77,10 +78,16 @@ class PlanSerializer(serializers.Serializer[Any]):
     notes = serializers.ListField(child=serializers.CharField(), help_text="What a card told, and the planner's assumptions.")
 
 
-class PlannersView(APIView):
+class NoInputs(Query):
+    """Inputs in the address would be left out in silence."""
+
+    takes_none = _("The address takes no parameter {name}: send the inputs by POST, as one JSON object.")
+
+
+class PlannersView(StrictQuery):
     """The planners."""
 
-    tells_problems = True
+    queries = {"get": NoInputs}
 
     @extend_schema(
         operation_id="planners_list",
@@ -89,7 +96,6 @@ class PlannersView(APIView):
     )
     def get(self, request: Request) -> Response:
         """Every planner with its inputs, by name."""
-        _refuse_query(request)
         return Response([_described(planner) for planner in planning.planners().values()])
 
 
@@ -97,17 +103,16 @@ _ID: Final = [OpenApiParameter("id", OpenApiTypes.STR, OpenApiParameter.PATH, de
 _UNKNOWN: Final = problem(401, "The caller is not known.") | problem(404, "There is no such planner.")
 
 
-class PlannerView(APIView):
+class PlannerView(StrictQuery):
     """One planner."""
 
-    tells_problems = True
     parser_classes = [AnyNumbers]
+    queries = {"get": NoInputs, "post": NoInputs}
 
     @extend_schema(summary="One planner and what it takes", parameters=_ID, responses={200: PlannerSerializer} | _UNKNOWN)
     def get(self, request: Request, id: str) -> Response:
         """Its inputs with kind, unit, default, bounds and choices."""
         planner = _named(id)
-        _refuse_query(request)
         return Response(_described(planner))
 
     @extend_schema(
@@ -130,7 +135,6 @@ class PlannerView(APIView):
         Numbers are plain, in the unit of their input, or text with another unit: `"80GiB"`, `"12ms"`.
         """
         planner = _named(id)
-        _refuse_query(request)
         given = request.data
         if not isinstance(given, Mapping):
             raise ParseError(gettext("Send the inputs as one JSON object, by name."))
@@ -152,13 +156,6 @@ def _named(name: str) -> Planner:
         says = gettext("There is no planner {name}; there are {known}.")
         raise NotFound(says.format(name=name[:60], known=", ".join(planning.planners())))
     return planner
-
-
-def _refuse_query(request: Request) -> None:
-    """Inputs in the address would be left out in silence."""
-    if strange := [name[:40] for name in request.query_params if name != "format"]:
-        says = gettext("The address takes no parameter {name}: send the inputs by POST, as one JSON object.")
-        raise ParseError(says.format(name=strange[0]))
 
 
 def _described(planner: Planner) -> dict[str, Any]:

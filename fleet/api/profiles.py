@@ -16,12 +16,13 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.viewsets import GenericViewSet
 
+from fleet.api.asked import StrictQuery
 from fleet.api.authentication import AgentBearer, BearerToken
-from fleet.api.commands import problem
 from fleet.api.errors import Conflict
 from fleet.api.filters import Moment, Strict, named
 from fleet.api.permissions import MaySendProfiles
-from fleet.api.reports import body_of, node_of
+from fleet.api.problems import problem
+from fleet.api.reports import body_of, node_of, refuse_control_characters, unusable
 from fleet.profiles.keep import KeepError, TooManyProfilesError, keep
 from fleet.profiles.models import JobProfile
 from wire.profile import MAX_BYTES, ProfileError, decode
@@ -92,10 +93,9 @@ _UNKNOWN: Final = problem(401, "The caller is not known.")
         responses={200: ProfileDetailSerializer} | problem(404, "No such profile.") | _UNKNOWN,
     ),
 )
-class ProfileViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[JobProfile]):
+class ProfileViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, GenericViewSet[JobProfile]):
     """Summaries of profiles, the newest first."""
 
-    tells_problems = True
     serializer_class = ProfileSerializer
     filterset_class = ProfileFilter
     authentication_classes = [AgentBearer, BearerToken, SessionAuthentication]
@@ -124,7 +124,7 @@ class ProfileViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[JobProfi
         | problem(400, "It is no report, with where it does not fit.")
         | problem(403, "The caller may not send it, or not for this node.")
         | problem(404, "No such node.")
-        | problem(409, "A text holds what none should, or the profile was written in the future.")
+        | problem(409, "The profile was written in the future.")
         | problem(413, "The report is too large.")
         | problem(429, "The node sent as many profiles as a day may have.")
         | _UNKNOWN,
@@ -145,7 +145,8 @@ class ProfileViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[JobProfi
         try:
             report = decode(body_of(request, MAX_BYTES))
         except ProfileError as error:
-            raise serializers.ValidationError({"report": [str(error)]}) from None
+            raise unusable(error) from None
+        refuse_control_characters(report)
         node = node_of(request, report.node)
         try:
             kept = keep(report, node, timezone.now())

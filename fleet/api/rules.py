@@ -16,9 +16,10 @@ from rest_framework.viewsets import ReadOnlyModelViewSet, ViewSet
 from advisor.finding import SEVERITIES, Bottleneck
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import plain_text
-from fleet.api.commands import problem
+from fleet.api.asked import AskedSerializer, Query, StrictQuery
 from fleet.api.filters import Strict
 from fleet.api.permissions import MayTune
+from fleet.api.problems import problem
 from fleet.findings import catalogue
 from fleet.findings.catalogue import KINDS, Entry
 from fleet.tuning.changes import Wanted, set_overrides, set_state
@@ -95,7 +96,7 @@ class RuleSerializer(serializers.Serializer[Any]):
         return list(entry.rule.sources) if entry.rule else []
 
 
-class WantedSerializer(serializers.Serializer[Any]):
+class WantedSerializer(AskedSerializer):
     """An override as it is wanted."""
 
     threshold = serializers.CharField(max_length=80, validators=[plain_text])
@@ -107,7 +108,7 @@ class WantedSerializer(serializers.Serializer[Any]):
     value = serializers.FloatField(allow_null=True, help_text="null takes the override away.")
 
 
-class RuleChangeRequestSerializer(serializers.Serializer[Any]):
+class RuleChangeRequestSerializer(AskedSerializer):
     """What to change of a rule: its state, overrides, or both; all or nothing."""
 
     state = serializers.ChoiceField(choices=STATES, required=False)
@@ -115,6 +116,14 @@ class RuleChangeRequestSerializer(serializers.Serializer[Any]):
     comment = serializers.CharField(
         max_length=300, allow_blank=True, default="", validators=[plain_text], help_text="Why; it stays in the audit trail."
     )
+
+
+class RuleQuery(Query):
+    """What a list of rules is narrowed by."""
+
+    state = serializers.ChoiceField(choices=STATES, required=False)
+    group = serializers.ChoiceField(choices=GROUPS, required=False)
+    kind = serializers.ChoiceField(choices=KINDS, required=False)
 
 
 class RuleChangeSerializer(serializers.ModelSerializer[RuleChange]):
@@ -145,28 +154,26 @@ _ID: Final = OpenApiParameter("id", OpenApiTypes.STR, OpenApiParameter.PATH, des
 _UNKNOWN: Final = problem(401, "The caller is not known.") | problem(404, "No such rule.")
 
 
-class RuleViewSet(ViewSet):
+class RuleViewSet(StrictQuery, ViewSet):
     """Every rule there is: shipped, of events, and the site's own."""
 
-    tells_problems = True
     permission_classes = [IsAuthenticated, MayTune]
     lookup_value_regex = "[a-z0-9-]{1,60}"
+    queries = {"list": RuleQuery}
     serializer_class = RuleSerializer
 
     @extend_schema(
         summary="List rules",
         operation_id="rules_list",
-        parameters=[
-            OpenApiParameter("state", OpenApiTypes.STR, enum=STATES),
-            OpenApiParameter("group", OpenApiTypes.STR, enum=GROUPS),
-            OpenApiParameter("kind", OpenApiTypes.STR, enum=KINDS),
-        ],
-        responses={200: RuleSerializer(many=True)} | problem(401, "The caller is not known."),
+        parameters=[RuleQuery],
+        responses={200: RuleSerializer(many=True)}
+        | problem(400, "What of the query does not fit.")
+        | problem(401, "The caller is not known."),
     )
     def list(self, request: Request) -> Response:
         """By name, all on one page."""
-        asked = {name: request.query_params[name] for name in ("state", "group", "kind") if name in request.query_params}
-        found = [one for one in catalogue.entries() if all(getattr(one, name) == value for name, value in asked.items())]
+        asked = self.query.items()
+        found = [one for one in catalogue.entries() if all(getattr(one, name) == value for name, value in asked)]
         return Response(RuleSerializer(found, many=True).data)
 
     @extend_schema(summary="One rule", parameters=[_ID], responses={200: RuleSerializer} | _UNKNOWN)
@@ -214,7 +221,7 @@ class RuleViewSet(ViewSet):
 
 
 @extend_schema_view(list=extend_schema(summary="List changes of rules"), retrieve=extend_schema(summary="One change of a rule"))
-class RuleChangeViewSet(ReadOnlyModelViewSet[RuleChange]):
+class RuleChangeViewSet(StrictQuery, ReadOnlyModelViewSet[RuleChange]):
     """The audit trail of what the site sets of rules, the newest first. It is only ever added to."""
 
     serializer_class = RuleChangeSerializer

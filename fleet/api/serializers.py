@@ -10,6 +10,7 @@ from rest_framework import serializers
 from advisor.finding import SEVERITIES
 from fleet.accounts.plain_text import plain_text
 from fleet.api import readings
+from fleet.api.asked import AskedSerializer
 from fleet.findings import cost, words
 from fleet.findings.content import Rendered, render
 from fleet.findings.lifecycle import MOVES
@@ -278,7 +279,7 @@ class TransitionSerializer(serializers.ModelSerializer[Transition]):
         return words.note(row.note) if row.axis == "condition" else row.note
 
 
-class MoveSerializer(serializers.Serializer[Any]):
+class MoveSerializer(AskedSerializer):
     """What a person makes of the advice."""
 
     after = serializers.ChoiceField(choices=sorted({after for allowed in MOVES.values() for after in allowed}))

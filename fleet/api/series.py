@@ -12,6 +12,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from fleet.api.asked import Query
 from fleet.inventory.models import Engine, Gpu, Node
 from fleet.store.series import rounded
 from wire import metrics
@@ -56,7 +57,7 @@ class Moment(serializers.Field[int, str, int, Any]):
         return moment.timestamp()
 
 
-class SeriesQuery(serializers.Serializer[Any]):
+class SeriesQuery(Query):
     """The query of `series`; `validated_data` has scope, entity, metrics (a tuple), start, end and step_s."""
 
     scope = serializers.ChoiceField(
@@ -72,17 +73,6 @@ class SeriesQuery(serializers.Serializer[Any]):
         max_value=86_400 * 31,
         help_text=f"Bucket width; at most {MAX_POINTS:,} buckets. Left out: some {DEFAULT_POINTS} buckets, of whole roll-ups.",
     )
-
-    def to_internal_value(self, data: Any) -> Any:
-        """The parameters read; one that is not known, or given twice, is an error and never left out in silence."""
-        known = [*self.fields]
-        for name in data:
-            if name not in (*known, "format"):
-                says = gettext("There is no parameter {name}; there are: {known}.")
-                raise serializers.ValidationError({name[:40]: says.format(name=name[:40], known=", ".join(sorted(known)))})
-            if len(data.getlist(name)) > 1:
-                raise serializers.ValidationError({name: gettext("{name} is given more than once.").format(name=name)})
-        return super().to_internal_value(data)
 
     def validate_metrics(self, value: str) -> tuple[str, ...]:
         """The names, each once, in the order given."""

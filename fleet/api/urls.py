@@ -1,8 +1,6 @@
 """Paths under /api/v1/."""
 
-from django.urls import path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
-from rest_framework.permissions import IsAuthenticated
+from django.urls import path, re_path
 from rest_framework.routers import SimpleRouter
 
 from fleet.api.annotations import AnnotationViewSet
@@ -12,7 +10,8 @@ from fleet.api.own_rules import OwnRuleViewSet
 from fleet.api.planners import PlannersView, PlannerView
 from fleet.api.profiles import ProfileViewSet
 from fleet.api.rules import RuleChangeViewSet, RuleViewSet
-from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, NothingView, SeriesView
+from fleet.api.schema import DocsView, SchemaView
+from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, NothingView, SeriesView, SlashlessView
 
 router = SimpleRouter()
 router.register("nodes", NodeViewSet)
@@ -32,8 +31,8 @@ urlpatterns = [
     path("series/", SeriesView.as_view(), name="series"),
     path("planners/", PlannersView.as_view(), name="planners-api"),
     path("planners/<slug:id>/", PlannerView.as_view(), name="planner-api"),
-    path("schema/", SpectacularAPIView.as_view(permission_classes=[IsAuthenticated]), name="schema"),
-    path("docs/", SpectacularSwaggerSplitView.as_view(permission_classes=[IsAuthenticated]), name="docs"),
-    path("", NothingView.as_view()),
-    path("<path:rest>/", NothingView.as_view()),  # last; a path without the slash is led to one with it
+    path("schema/", SchemaView.as_view(), name="schema"),
+    path("docs/", DocsView.as_view(), name="docs"),
+    re_path(r"\A(?:[\s\S]*/)?\Z", NothingView.as_view()),  # last, and of every path, whatever signs it holds
+    re_path(r"[\s\S]", SlashlessView.as_view()),
 ]

@@ -1,11 +1,11 @@
 """The REST API under /api/v1/."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
+from django.http import HttpRequest, HttpResponsePermanentRedirect
 from django.utils.translation import gettext
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import status
 from rest_framework.decorators import action
@@ -17,8 +17,10 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
 from fleet.api import readings, series
+from fleet.api.asked import StrictQuery
 from fleet.api.filters import FindingFilter, GpuFilter, NodeFilter
 from fleet.api.permissions import MayChangeFindings
+from fleet.api.problems import problem
 from fleet.api.serializers import (
     FindingSerializer,
     GpuSerializer,
@@ -39,7 +41,7 @@ def _count(rows: QuerySet[Any]) -> Coalesce:
 
 
 @extend_schema_view(list=extend_schema(summary="List nodes"), retrieve=extend_schema(summary="One node"))
-class NodeViewSet(ReadOnlyModelViewSet[Node]):
+class NodeViewSet(StrictQuery, ReadOnlyModelViewSet[Node]):
     """Machines with GPUs."""
 
     serializer_class = NodeSerializer
@@ -55,7 +57,7 @@ class NodeViewSet(ReadOnlyModelViewSet[Node]):
 
 
 @extend_schema_view(list=extend_schema(summary="List GPUs"), retrieve=extend_schema(summary="One GPU"))
-class GpuViewSet(ReadOnlyModelViewSet[Gpu]):
+class GpuViewSet(StrictQuery, ReadOnlyModelViewSet[Gpu]):
     """GPUs with their latest readings and bottleneck."""
 
     serializer_class = GpuSerializer
@@ -64,7 +66,7 @@ class GpuViewSet(ReadOnlyModelViewSet[Gpu]):
 
 
 @extend_schema_view(list=extend_schema(summary="List findings"), retrieve=extend_schema(summary="One finding"))
-class FindingViewSet(ReadOnlyModelViewSet[Finding]):
+class FindingViewSet(StrictQuery, ReadOnlyModelViewSet[Finding]):
     """What the rules found: critical first, then by the GPU-hours to win back, then by severity and rule."""
 
     serializer_class = FindingSerializer
@@ -82,18 +84,16 @@ class FindingViewSet(ReadOnlyModelViewSet[Finding]):
     @extend_schema(
         summary="Move the advice",
         request=MoveSerializer,
-        responses={
-            201: TransitionSerializer,
-            409: OpenApiResponse(OpenApiTypes.OBJECT, "The advice cannot go there from where it is."),
-        },
+        responses={201: TransitionSerializer} | problem(409, "The advice cannot go there from where it is."),
     )
     @transitions.mapping.post
     def move(self, request: Request, pk: str) -> Response:
         """Accept, dismiss or apply the advice, or propose it anew."""
+        finding = self.get_object()
         asked = MoveSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         user = request.user if request.user.is_authenticated else None
-        written = advise_transition(self.get_object(), asked.validated_data["after"], user, asked.validated_data["note"])
+        written = advise_transition(finding, asked.validated_data["after"], user, asked.validated_data["note"])
         return Response(TransitionSerializer(written).data, status=status.HTTP_201_CREATED)
 
     def get_queryset(self) -> QuerySet[Finding]:
@@ -107,8 +107,10 @@ class FindingViewSet(ReadOnlyModelViewSet[Finding]):
         return MoveSerializer if self.action == "move" else super().get_serializer_class()
 
 
-class SeriesView(APIView):
+class SeriesView(StrictQuery):
     """Readings over time."""
+
+    queries = {"get": series.SeriesQuery}
 
     @extend_schema(
         summary="Readings of one GPU, node or serving engine over time",
@@ -124,15 +126,13 @@ class SeriesView(APIView):
                 "`ts` is the start of each bucket in epoch seconds; beside it one list a metric, null where absent.",
                 [OpenApiExample("Two metrics", {"ts": [0, 10], "power_w": [312.5, None], "sm_active": [0.91, 0.9]})],
             ),
-            400: OpenApiResponse(OpenApiTypes.OBJECT, "What of the query does not fit, by parameter."),
-            404: OpenApiResponse(OpenApiTypes.OBJECT, "No such GPU, node or engine."),
-        },
+        }
+        | problem(400, "What of the query does not fit, by parameter.")
+        | problem(404, "No such GPU, node or engine."),
     )
     def get(self, request: Request) -> Response:
         """Means (of counters: the last value) in buckets of `step_s`; a bucket without a sample is null."""
-        query = series.SeriesQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        asked = query.validated_data
+        asked = self.query
         if not series.exists(asked["scope"], asked["entity"]):
             raise NotFound(gettext("There is no {scope} {entity}.").format(scope=asked["scope"], entity=asked["entity"]))
         return Response(
@@ -141,8 +141,21 @@ class SeriesView(APIView):
 
 
 @extend_schema(exclude=True)
+class SlashlessView(APIView):
+    """A path without the slash at its end: who reads is led to the one with it; a body would be lost on that way."""
+
+    def get(self, request: Request, **_: Any) -> HttpResponsePermanentRedirect:
+        """301 to the path with the slash."""
+        return HttpResponsePermanentRedirect(request._request.get_full_path(force_append_slash=True))
+
+    def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> NoReturn:
+        """404, and how to write the path."""
+        raise NotFound(gettext("Write the path with a slash at its end: {path}/").format(path=request.path))
+
+
+@extend_schema(exclude=True)
 class NothingView(APIView):
-    """Answers every other path under /api/v1/ as the API answers: JSON, and 404 once the caller is known."""
+    """Answers every other path under /api/v1/ as the API answers: a problem, and 404 once the caller is known."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check who calls as any view does, then say that nothing is here, whatever the method."""

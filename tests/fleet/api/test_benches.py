@@ -125,7 +125,7 @@ def test_what_cannot_be_kept_says_why() -> None:
     assert problem(post(agent("n9"), report_of(home, node="n9")))["status"] == 404
     assert "start its agent once" in problem(post(agent(), report_of(home, values={"GPU-x": 1e12})))["detail"]
     gpu(home)
-    assert problem(post(agent(), report_of(home, versions={"torch": "\x00"})))["status"] == 409
+    assert problem(post(agent(), report_of(home, versions={"torch": "\x00"})))["status"] == 400
     assert problem(post(agent(), report_of(home, at=4e9)))["status"] == 409
 
 

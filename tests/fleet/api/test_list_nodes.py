@@ -75,7 +75,7 @@ def test_a_filter_that_makes_no_sense_is_bad_input(bob: APIClient, query: str) -
     answer = bob.get(f"/api/v1/nodes/?{query}")
 
     assert answer.status_code == 400
-    assert "state" in answer.json()
+    assert "state" in answer.json()["errors"]
 
 
 def test_the_number_of_queries_does_not_grow(bob: APIClient, django_assert_num_queries: DjangoAssertNumQueries) -> None:

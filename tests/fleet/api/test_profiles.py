@@ -118,7 +118,7 @@ def test_what_cannot_be_kept_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "MAX_A_DAY", 1)
 
     assert problem(post(agent("n9"), report_of(home, node="n9", job="n9/a/b")))["status"] == 404
-    assert problem(post(agent(), report_of(home, job="n1/\x00/b")))["status"] == 409
+    assert problem(post(agent(), report_of(home, job="n1/\x00/b")))["status"] == 400
     assert "future" in problem(post(agent(), report_of(home, at=4e9)))["detail"]
     assert post(agent(), report_of(home)).status_code == 201
     assert problem(post(agent(), report_of(home, rank=1)))["status"] == 429

@@ -46,7 +46,7 @@ def test_gpus_are_asked_for_by_name_or_id_of_their_node(bob: APIClient) -> None:
 
 def test_json_nested_too_deeply_is_refused(alice: APIClient) -> None:
     """It is the caller's mistake, not ours."""
-    answer = alice.post("/api/v1/findings/1/transitions/", "[" * 100_000, content_type="application/json")
+    answer = alice.post("/api/v1/planners/batch/", "[" * 100_000, content_type="application/json")
 
     assert answer.status_code == 400
 

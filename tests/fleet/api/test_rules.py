@@ -75,7 +75,8 @@ def test_lists_narrow_by_state_group_and_kind(olga: APIClient) -> None:
 
     assert [rule["id"] for rule in olga.get("/api/v1/rules/?state=off").json()] == ["memory-nearly-full"]
     assert {rule["group"] for rule in olga.get("/api/v1/rules/?group=health&kind=shipped").json()} == {"health"}
-    assert olga.get("/api/v1/rules/?state=broken").json() == []
+    refused = problem(olga.get("/api/v1/rules/?state=broken"))
+    assert (refused["status"], list(refused["errors"])) == (400, ["state"])
 
 
 def test_an_operator_sets_state_and_thresholds_and_the_trail_tells(olga: APIClient, vera: APIClient) -> None:
@@ -121,9 +122,9 @@ def test_all_of_a_change_is_taken_or_none(olga: APIClient) -> None:
     ("body", "where"),
     [
         ({"state": "sleeping"}, "state"),
-        ({"overrides": [{"threshold": "mem_used_share_opens"}]}, "overrides"),
-        ({"overrides": [{"threshold": "mem_used_share_opens", "value": "much"}]}, "overrides"),
-        ({"overrides": [{"threshold": "mem_used_share_opens", "value": 0.9, "matcher": "rack"}]}, "overrides"),
+        ({"overrides": [{"threshold": "mem_used_share_opens"}]}, "overrides.0.value"),
+        ({"overrides": [{"threshold": "mem_used_share_opens", "value": "much"}]}, "overrides.0.value"),
+        ({"overrides": [{"threshold": "mem_used_share_opens", "value": 0.9, "matcher": "rack"}]}, "overrides.0.matcher"),
         ({"overrides": {}}, "overrides"),
         ({"comment": "a\x00b"}, "comment"),
         ({"comment": "x" * 301}, "comment"),
@@ -271,3 +272,36 @@ def test_an_own_rule_of_an_older_release_is_shown_with_no_conditions(vera: APICl
     assert vera.get("/api/v1/rules/site-old/").json()["conditions"] == {}
     assert vera.get("/api/v1/own-rules/site-old/").status_code == 200
     assert Override.objects.count() == 0
+
+
+def test_an_own_rule_keeps_its_name_and_has_nothing_to_override(olga: APIClient) -> None:
+    """The name may be sent along as it is; what is refused says what to do instead."""
+    path = "/api/v1/own-rules/site-empty/"
+    assert olga.post("/api/v1/own-rules/", OWN, format="json").status_code == 201
+    assert olga.put(path, OWN | {"title": "Other"}, format="json").status_code == 200
+    renamed = problem(olga.put(path, OWN | {"slug": "site-other"}, format="json"))
+    overrides = [{"threshold": "busy_opens", "value": 0.7}]
+    overridden = problem(olga.patch("/api/v1/rules/site-empty/", {"overrides": overrides}, format="json"))
+
+    assert (renamed["status"], list(renamed["errors"])) == (400, ["slug"])
+    assert overridden["status"] == 400
+    assert "write other numbers into its conditions" in overridden["detail"]
+
+
+def test_a_pair_of_conditions_that_flaps_is_refused_with_the_row(olga: APIClient) -> None:
+    """At the field that is to be changed."""
+    said = problem(olga.post("/api/v1/own-rules/", OWN | {"opens": "busy > 0.5", "clears": "busy < 0.9"}, format="json"))
+
+    assert said["status"] == 400
+    assert said["errors"]["clears"][0].startswith("With busy = 0.7 both conditions hold")
+
+
+def test_a_key_within_an_override_is_refused_by_its_place(olga: APIClient) -> None:
+    """A matcher that is misspelled would set the whole site."""
+    overrides = [{"threshold": "mem_used_share_opens", "value": 0.95, "matchr": "node"}]
+    said = problem(olga.patch(FULL, {"overrides": overrides}, format="json"))
+
+    assert said["errors"] == {
+        "overrides.0.matchr": ["There is no key matchr here; there are: threshold, matcher, pattern, value."]
+    }
+    assert not Override.objects.exists()

@@ -1,5 +1,6 @@
 """/api/v1/series/"""
 
+from typing import Any
 from urllib.parse import urlencode
 
 import polars as pl
@@ -107,9 +108,10 @@ def test_bad_input_gets_a_sentence(bob: APIClient, change: dict[str, object], sa
     card = gpu(node())
     query: dict[str, object] = {"scope": "gpu", "entity": card.pk, "metrics": "power_w", "start": T, "end": T + 60, "step_s": 10}
     status, body = ask(bob, **{**query, **change})
+    errors: Any = body["errors"]
 
     assert status == 400
-    assert set(body) <= set(query)
+    assert set(errors) <= set(query)
     assert said in str(body)
 
 
