@@ -33,6 +33,7 @@ class Note:
     low: float = 0.0
     high: float = math.inf
     words: tuple[str, ...] = ()
+    whole: bool = False  # a number without a fraction
 
     @property
     def dtype(self) -> type[pl.DataType]:
@@ -49,7 +50,7 @@ class Note:
         if self.kind == "text":
             return f"a text of 1 to {MAX_TEXT} characters"
         bounds = f"from {self.low:g} to {self.high:g}" if math.isfinite(self.high) else f"from {self.low:g} up"
-        return f"a number {bounds}" + (f" ({self.unit})" if self.unit else "")
+        return f"a {'whole ' if self.whole else ''}number {bounds}" + (f" ({self.unit})" if self.unit else "")
 
 
 def _age(key: str, scope: Scope, help: str) -> Note:
@@ -61,7 +62,7 @@ NOTES: Final = (
     Note("phase", ("job",), "word", "What it does at the moment.", words=("train", "eval", "checkpoint", "init")),
     Note("declared_idle", ("job", "node"), "boolean", "Its GPUs are kept idle on purpose: a reservation, a debugging session."),
     Note("deadline", ("job",), "boolean", "It has a deadline: advice that trades speed for energy is not for it."),
-    Note("exit_code", ("job",), "number", "Exit code of its last run, as the scheduler says; 0 is a good end.", "", -65_535.0, 65_535.0),
+    Note("exit_code", ("job",), "number", "Exit code of its last run, as the scheduler says; 0 is a good end.", "", -65_535.0, 65_535.0, whole=True),
     Note("image", ("job", "service"), "text", "Reference of its container image, tag or digest included."),
     Note("log_error", ("job",), "word", "What its log says went wrong.",
          words=("cuda_oom", "driver_insufficient", "no_kernel_image", "bus_error", "nccl_timeout", "amp_deprecated")),
@@ -82,7 +83,7 @@ NOTES: Final = (
     Note("tensorrt_flags", ("service",), "text", "Flags of the builder of its engine."),
     Note("maintenance", ("node",), "boolean", "Somebody works on the node."),
     Note("power_policy", ("node",), "boolean", "Its power limits are set on purpose."),
-    Note("expected_gpus", ("node",), "number", "GPUs that it should have.", "GPUs", 0.0, 1024.0),
+    Note("expected_gpus", ("node",), "number", "GPUs that it should have.", "GPUs", 0.0, 1024.0, whole=True),
     Note("efficiency_policy", ("node",), "boolean", "Energy goes before speed on it."),
     Note("power_budget_share", ("fleet",), "number", "Power that the site draws, over what it may.", "ratio", 0.0, 10.0),
     Note("energy_policy", ("fleet",), "boolean", "The site saves energy where that costs little speed."),
@@ -112,4 +113,4 @@ def fits(note: Note, value: object) -> bool:
         number = float(value)
     except OverflowError:
         return False
-    return math.isfinite(number) and note.low <= number <= note.high
+    return math.isfinite(number) and note.low <= number <= note.high and (number.is_integer() or not note.whole)

@@ -22,6 +22,7 @@ from advisor.annotations import BY_KEY, MAX_TEXT, NOTES, SCOPES, Note, fits
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import plain_text
 from fleet.annotations.models import MAX_TARGET, Annotation
+from fleet.annotations.targets import wrong_target
 from fleet.annotations.telling import tell
 from fleet.api.asked import AskedSerializer, StrictQuery
 from fleet.api.filters import Strict
@@ -85,6 +86,9 @@ class TellSerializer(AskedSerializer):
         """The same; ValidationError for one that the database could not hold."""
         if until is not None and until.year not in YEARS:
             raise serializers.ValidationError(gettext("This is a time between 1970 and 2100."))
+        if until is not None and until <= timezone.now():
+            says = gettext("This lies in the past, so the annotation would never count; to end one that counts, delete it.")
+            raise serializers.ValidationError(says)
         return until
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -93,8 +97,10 @@ class TellSerializer(AskedSerializer):
         if attrs["scope"] not in note.scopes:
             says = gettext("{key} goes with the scopes: {scopes}.").format(key=note.key, scopes=", ".join(note.scopes))
             raise serializers.ValidationError({"scope": says})
-        if attrs["scope"] == "fleet" and attrs["target"] != "fleet":
-            raise serializers.ValidationError({"target": gettext("The only target of the scope fleet is fleet.")})
+        if (wrong := wrong_target(attrs["scope"], attrs["target"])) is not None:
+            raise serializers.ValidationError({"target": wrong})
+        if attrs["until"] is not None and attrs["at"] is not None and attrs["until"] <= attrs["at"]:
+            raise serializers.ValidationError({"until": gettext("It ends before it begins: until must lie after at.")})
         if isinstance(attrs["value"], str):
             plain_text_of(attrs["value"])
         if not fits(note, attrs["value"]):
@@ -110,6 +116,8 @@ def _takes(note: Note) -> str:
         return gettext("{key} takes true or false.").format(key=note.key)
     if note.kind == "text":
         return gettext("{key} takes a text of 1 to {most} characters.").format(key=note.key, most=MAX_TEXT)
+    if note.whole:
+        return gettext("{key} takes a whole number from {low:g} to {high:g}.").format(key=note.key, low=note.low, high=note.high)
     if math.isinf(note.high):
         return gettext("{key} takes a number from {low:g} up.").format(key=note.key, low=note.low)
     return gettext("{key} takes a number from {low:g} to {high:g}.").format(key=note.key, low=note.low, high=note.high)

@@ -64,7 +64,7 @@ def test_telling_again_replaces(olga: APIClient) -> None:
 def test_a_list_is_kept_whole_or_not_at_all(olga: APIClient) -> None:
     """What does not fit is named by its place."""
     good = olga.post(PATH, [ONE, {"scope": "node", "target": "n*", "key": "expected_gpus", "value": 8}], format="json")
-    bad = olga.post(PATH, [ONE | {"target": "other"}, ONE | {"value": "drive"}], format="json")
+    bad = olga.post(PATH, [ONE | {"target": "n1/ann/other.py"}, ONE | {"value": "drive"}], format="json")
 
     assert good.status_code == 201
     assert errors(bad) == {"1.value": ["job_kind takes one of: train, eval, infer, serve, interactive, build, other."]}
@@ -123,6 +123,19 @@ def test_who_may_not_write_is_told_what_it_takes(bob: APIClient, stranger: APICl
         ({"at": "2099-01-01T00:00:00Z"}, "at"),
         ({"at": "0001-01-01T00:00:00Z"}, "at"),
         ({"until": "9999-12-31T23:59:59-12:00"}, "until"),
+        ({"until": "2026-01-01T00:00:00Z"}, "until"),
+        ({"key": "exit_code", "value": 1.5}, "value"),
+        ({"scope": "node", "target": "n1", "key": "expected_gpus", "value": 7.5}, "value"),
+        ({"target": "train"}, "target"),
+        ({"target": "n1/ann"}, "target"),
+        ({"target": "/ann/train.py"}, "target"),
+        ({"target": "n1//train.py"}, "target"),
+        ({"target": "n1/ann/"}, "target"),
+        ({"target": "n1\\ann\\train.py"}, "target"),
+        ({"scope": "node", "target": "n1/ann/train.py", "key": "maintenance", "value": True}, "target"),
+        ({"scope": "node", "target": "n1/*", "key": "maintenance", "value": True}, "target"),
+        ({"colour": "red"}, "colour"),
+        ({"until_when": "2099-01-01T00:00:00Z"}, "until_when"),
     ],
 )
 def test_what_does_not_fit_is_named(olga: APIClient, wrong: dict[str, Any], where: str) -> None:
@@ -161,7 +174,7 @@ def test_a_full_site_is_a_conflict_and_keeps_what_it_has(olga: APIClient, monkey
     olga.post(PATH, ONE | {"target": "*"}, format="json")
     pattern = olga.post(PATH, ONE | {"target": "n*"}, format="json")
     olga.post(PATH, ONE, format="json")
-    row = olga.post(PATH, ONE | {"target": "third"}, format="json")
+    row = olga.post(PATH, ONE | {"target": "n1/ann/third.py"}, format="json")
 
     assert (pattern.status_code, row.status_code) == (409, 409)
     assert "patterns" in pattern.json()["detail"]
@@ -171,9 +184,43 @@ def test_a_full_site_is_a_conflict_and_keeps_what_it_has(olga: APIClient, monkey
 
 def test_what_counts_no_more_can_be_asked_for(olga: APIClient) -> None:
     """`current` splits them, and what is no parameter is refused."""
-    past = (timezone.now() - timedelta(hours=1)).isoformat()
-    olga.post(PATH, [ONE, ONE | {"target": "old", "until": past}], format="json")
+    old = "n1/ann/old.py"
+    olga.post(PATH, [ONE, ONE | {"target": old}], format="json")
+    Annotation.objects.filter(target=old).update(until=timezone.now() - timedelta(hours=1))
 
-    assert [one["target"] for one in olga.get(PATH + "?current=false").json()["results"]] == ["old"]
+    assert [one["target"] for one in olga.get(PATH + "?current=false").json()["results"]] == [old]
     assert [one["target"] for one in olga.get(PATH + "?current=true").json()["results"]] == [ONE["target"]]
     assert olga.get(PATH + "?colour=red").status_code == 400
+
+
+def test_one_that_would_have_ended_already_leaves_the_present_one(olga: APIClient) -> None:
+    """Whoever meant to end it is told how; a span that ends before it begins is refused too."""
+    ends = (timezone.now() - timedelta(seconds=1)).isoformat()
+    olga.post(PATH, ONE, format="json")
+    said = errors(olga.post(PATH, ONE | {"value": "eval", "until": ends}, format="json"))
+    span = {
+        "at": (timezone.now() + timedelta(minutes=4)).isoformat(),
+        "until": (timezone.now() + timedelta(minutes=2)).isoformat(),
+    }
+
+    assert "to end one that counts, delete it" in said["until"][0]
+    assert "until must lie after at" in errors(olga.post(PATH, ONE | span, format="json"))["until"][0]
+    assert list(Annotation.objects.values_list("value", flat=True)) == ["train"]
+
+
+@pytest.mark.parametrize(
+    ("target", "more"),
+    [
+        ("n1/ann/python -m train/run.py", {}),
+        ("*", {}),
+        ("*/ann/*", {}),
+        ("n?", {"scope": "node", "key": "maintenance", "value": True}),
+        ("gpu-12.example.org", {"scope": "node", "key": "maintenance", "value": True}),
+        ("meta-llama/Llama-3.1-8B", {"scope": "service", "key": "precision", "value": "fp8"}),
+        ("n1/http://127.0.0.1:8000", {"scope": "service", "key": "precision", "value": "fp8"}),
+        ("n1/ann/train.py", {"key": "exit_code", "value": -9.0}),
+    ],
+)
+def test_targets_of_every_shape_that_one_can_have_are_taken(olga: APIClient, target: str, more: dict[str, Any]) -> None:
+    """Programs may have slashes and spaces, a service may be the name of a model; a whole number may be written as 9.0."""
+    assert olga.post(PATH, ONE | {"target": target} | more, format="json").status_code == 201
