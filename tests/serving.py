@@ -20,6 +20,7 @@ import polars as pl
 from config import web
 from fleet.accounts.models import digest
 from fleet.store.parquet import ParquetSeries
+from tests.made_once import made_once
 from wire.metrics import Scope
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -163,17 +164,20 @@ def free_port() -> int:
 @cache
 def migrated_database() -> bytes:
     """A database with every table, made once a test run."""
-    import tempfile
+    return made_once("migrated.sqlite3", _migrate).read_bytes()
 
-    with tempfile.TemporaryDirectory() as directory:
-        data = Path(directory)
-        command = [sys.executable, "manage.py", "migrate", "--skip-checks", "-v", "0"]
-        done = subprocess.run(command, cwd=ROOT, env=server_env(data), capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(done.stderr)
-        with closing(sqlite3.connect(data / "fettle.sqlite3")) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return (data / "fettle.sqlite3").read_bytes()
+
+def _migrate(file: Path) -> None:
+    data = file.with_suffix(".data")
+    data.mkdir()
+    command = [sys.executable, "manage.py", "migrate", "--skip-checks", "-v", "0"]
+    done = subprocess.run(command, cwd=ROOT, env=server_env(data), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    with closing(sqlite3.connect(data / "fettle.sqlite3")) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (data / "fettle.sqlite3").rename(file)
+    shutil.rmtree(data)
 
 
 @contextmanager

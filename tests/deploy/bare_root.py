@@ -71,6 +71,7 @@ def with_python_of(prefix: Path, root: Path) -> Bare:
     return Bare(root, prefix, f"{prefix}/bin:/bin")
 
 
+@cache
 def pythons() -> dict[str, Path]:
     """The prefix of each CPython 3.10 to 3.14 of this machine by its version; at least the one that runs the tests."""
     found = {f"{sys.version_info[0]}.{sys.version_info[1]}": Path(sys.base_prefix)}

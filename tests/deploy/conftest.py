@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.made_once import made_once
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="package")
-def agent_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def agent_file() -> Path:
     """What `make agent` builds."""
-    file = tmp_path_factory.mktemp("dist") / "fettle-agent.pyz"
+    return made_once("fettle-agent.pyz", _build)
+
+
+def _build(file: Path) -> None:
     subprocess.run([sys.executable, "deploy/agent/build.py", "--output", str(file)], cwd=ROOT, check=True)
-    return file
