@@ -2,6 +2,7 @@
 
 import json
 import platform
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tests.serving import Server, serve
 
 pytestmark = pytest.mark.skipif(not can_isolate(), reason=NO_ROOT)
 PYTHONS = pythons()
+OFTEN = (min(PYTHONS, key=lambda version: int(version.split(".")[1])), f"{sys.version_info[0]}.{sys.version_info[1]}")
+"""The oldest that nodes may have, and the one that runs the tests; the others are installed on among the slow tests."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +46,10 @@ def holds(bare: Bare, server: Server, whose: str, version: str, processor: str) 
     assert "--spool" in told(bare, "--help")
 
 
-@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize(
+    "version",
+    [pytest.param(version, marks=() if version in OFTEN else pytest.mark.slow) for version in PYTHONS],
+)
 def test_a_bare_node_with_this_machines_python(server: Server, tmp_path: Path, version: str) -> None:
     """Every version of which this machine has one."""
     holds(with_python_of(PYTHONS[version], tmp_path / "node"), server, "here", version, platform.machine())

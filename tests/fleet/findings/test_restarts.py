@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
 ROOT = Path(__file__).resolve().parents[3]
 LABELS: dict[str, dict[str, Any]] = json.loads((ROOT / "tests" / "advisor" / "labels.json").read_text())
 ILL = sorted(name for name, label in LABELS.items() if label.get("expect") or label.get("expect_any"))
+QUICK = {"ckpt_stall", "leak", "loader_starved", "near_oom"}
+"""A save now and then, memory that grows, a steady wait, a card that is nearly full; the others' minute is among the slow tests."""
 START = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 WINDOW_S, PATIENCE_S, EVERY_S = 60, 20, 10
 SETTLED_S = 133
@@ -129,7 +131,14 @@ def again(of: Machine, recording: Recording, run: int = 2) -> None:
     of.hello(ReplayNode(recording, run=run))
 
 
-@pytest.mark.parametrize(("name", "run"), [*((name, 2) for name in ILL), ("ckpt_stall", 1), ("disk_loader", 1)])
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [
+        *(pytest.param(name, 2, marks=() if name in QUICK else pytest.mark.slow) for name in ILL),
+        pytest.param("ckpt_stall", 1),
+        pytest.param("disk_loader", 1, marks=pytest.mark.slow),
+    ],
+)
 def test_an_agent_that_restarts_keeps_the_findings_of_its_jobs(name: str, run: int) -> None:
     """Its recording plays anew, start-up included, mostly by new pids: every row stays open, nobody is told, none opens beside."""
     machine = Machine(played(name))
