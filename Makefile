@@ -6,7 +6,9 @@ HOST ?= 127.0.0.1
 DEMO ?= auto
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
-PYTEST = .venv/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder # else the few long tests of a file come last, one worker busy
+unexport PYTHONDONTWRITEBYTECODE # containers set it: then each of the hundreds of servers and agents that tests start compiles all code anew
+# Six, for most of a test's time is waiting for real processes; in the order of tests/conftest.py.
+PYTEST = .venv/bin/pytest -n 6 --dist loadfile --no-loadscope-reorder
 PIP = .venv/bin/python -m pip install --quiet --require-hashes --only-binary=:all:
 
 .PHONY: help venv up test test-all test-long lint bench agent requirements messages packages clean
