@@ -7,7 +7,7 @@ from tests.advisor.invented import CASES
 from tests.advisor.programs import record
 
 
-@pytest.mark.parametrize("hz", [10.0, 4.0, 1.0])
+@pytest.mark.parametrize("hz", [pytest.param(10.0, marks=pytest.mark.slow), 4.0, 1.0])
 @pytest.mark.parametrize("name", CASES)
 def test_it_judges_a_program_it_has_never_seen(name: str, hz: float) -> None:
     """Label, rule and silence are what the program's author would say, at any sampling rate."""

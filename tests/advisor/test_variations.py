@@ -30,6 +30,9 @@ VARIATIONS: dict[str, Change] = {
     "on GPUs numbered from three": lambda whole: variations.numbered_from(whole, 3),
 }
 
+OF_TWO = {"with noise on one-second means", "with its second half twice, as one-second means"}
+"""Made of two others; among the slow tests."""
+
 
 def load(name: str) -> Recording:
     """One recording of the repository."""
@@ -43,7 +46,7 @@ def accepted(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", LABELS)
-@pytest.mark.parametrize("variation", VARIATIONS)
+@pytest.mark.parametrize("variation", [pytest.param(one, marks=pytest.mark.slow if one in OF_TWO else ()) for one in VARIATIONS])
 def test_it_says_the_same(variation: str, name: str) -> None:
     """Same bottleneck, same expected rules, and healthy jobs still left alone."""
     label = LABELS[name]

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -87,6 +88,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         )
 
         def firing() -> bool:
+            time.sleep(2)  # a look is a process of its own and takes as long; more often it would only keep the agent waiting
             site.judge()
             return bool(server.rows("SELECT id FROM findings_finding WHERE condition = 'firing'"))
 

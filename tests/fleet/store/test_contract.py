@@ -42,7 +42,11 @@ ENGINES: dict[str, Make] = {
 }
 ITS_OWN_RETENTION = {"victoria"}
 """Engines whose server drops what is old by itself."""
-engines = pytest.mark.parametrize("make", list(ENGINES.values()), ids=list(ENGINES))
+engines = pytest.mark.parametrize(
+    "make",
+    [pytest.param(make, id=name, marks=pytest.mark.slow if name == "merged" else ()) for name, make in ENGINES.items()],
+)
+"""Of the properties alone: merging after each write of each example takes as long as all the other engines."""
 
 
 @contextmanager
