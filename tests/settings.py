@@ -1,4 +1,4 @@
-"""The settings under test: the product's own, with a secret key that only tests know and passwords that cost nothing to check."""
+"""The settings under test: the product's own, with a secret key that only tests know and without what each test would pay for anew."""
 
 import os
 
@@ -7,3 +7,4 @@ os.environ.setdefault("FETTLE_SECRET_KEY", "only for tests, " * 3)
 from config.settings import *  # noqa: F403 - the whole point
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # a million rounds for each person of each test take minutes
+WHITENOISE_AUTOREFRESH = True  # else every client of a test reads all static files for its first request
