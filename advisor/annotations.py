@@ -81,6 +81,8 @@ NOTES: Final = (
     Note("autoscaler_target", ("service",), "text", "The value that the autoscaler keeps it at."),
     Note("tensorrt_version", ("service",), "text", "Version of TensorRT that its engine was built with."),
     Note("tensorrt_flags", ("service",), "text", "Flags of the builder of its engine."),
+    Note("partition", ("node", "job", "service"), "text",
+         "Partition, queue or pool that it belongs to, where Slurm does not tell it; thresholds may be set for it."),
     Note("maintenance", ("node",), "boolean", "Somebody works on the node."),
     Note("power_policy", ("node",), "boolean", "Its power limits are set on purpose."),
     Note("expected_gpus", ("node",), "number", "GPUs that it should have.", "GPUs", 0.0, 1024.0, whole=True),

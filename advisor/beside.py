@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from advisor import card_readings, described, hosts, kinds, memory_split, planned, ranks, services, stacks, storage
+from advisor import card_readings, described, hosts, kinds, memory_split, partitions, planned, ranks, services, stacks, storage
 from advisor.features import Frames
 from advisor.frames import Window
 from advisor.partial import Partial, merge, partial
@@ -100,6 +100,7 @@ def with_more(frames: Frames, more: More) -> Frames:
     gpu, job = _join(gpu, slow.get("gpu"), "gpu"), _profiled(_join(job, slow.get("job"), "job"))
     if service is not None:
         service = _join(service, slow.get("service"), "service")
+    gpu, job, node, service = partitions.with_partition(gpu, job, node, service)
     job = _of_memory(job)
     constants = [pl.lit(more.constants.get(name), pl.Float64).alias(name) for name in _CONSTANTS]
     job = memory_split.with_split(stacks.with_arch(planned.of_jobs(job.with_columns(constants))))

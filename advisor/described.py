@@ -26,6 +26,7 @@ _KINDS: Final = {"number": pl.Float64, "boolean": pl.Boolean, "word": pl.String,
 _PLAIN: Final = {
     "launcher": "launcher",
     "serving_engine": "engine",
+    "partition": "slurm_partition",
     **{name: name for name in ("torch", "cuda", "container", "pod", "slurm_job")},
 }
 """Columns and their labels: `engine` is a column of its own, the unit of a GPU that was busiest."""

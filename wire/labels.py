@@ -10,6 +10,7 @@ LABELS: Final[dict[str, str]] = {
     "pod_name": "Kubernetes pod name, where the process's environment has it in `POD_NAME`, `K8S_POD_NAME` or `MY_POD_NAME`.",
     "slurm_job": "Slurm job id, from the cgroup or the environment.",
     "slurm_step": "Slurm step: a number, `batch`, `extern` or `interactive`.",
+    "slurm_partition": "Slurm partition of the job, from `SLURM_JOB_PARTITION` in the environment.",
     "pid_in_namespace": "The pid that the process has in its own namespace, where that is another one.",
     "visible_gpus": "GPUs that CUDA lets it use, by `CUDA_VISIBLE_DEVICES` as it was set at its start: `all`, `none`, or the beginnings "
     "of their UUIDs in CUDA's order; `?2` is index 2 as CUDA counts, where nobody else knows which GPU that is.",

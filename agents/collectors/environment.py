@@ -1,4 +1,4 @@
-"""What a process's environment may tell: known variables with values of their kind, the Slurm job, the pod's name."""
+"""What a process's environment may tell: known variables with values of their kind, the Slurm job and its partition, the pod's name."""
 
 import re
 from typing import Final
@@ -12,6 +12,8 @@ _POD_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,198}[a-z0-9])?")
 _VALUE_MAX: Final = 512
 """More than any value that is told has."""
 _JOB: Final = re.compile(r"[0-9]{1,10}")
+_PARTITION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_SLURM: Final = {"SLURM_JOB_ID": _JOB, "SLURM_STEP_ID": _JOB, "SLURM_JOB_PARTITION": _PARTITION}
 _STEPS: Final = {"4294967290": "interactive", "4294967291": "batch", "4294967292": "extern"}
 """Slurm's numbers for the steps that have a name."""
 
@@ -31,14 +33,17 @@ def labels(content: bytes, user: str) -> dict[str, str]:
         value = raw_value[:_VALUE_MAX].decode("ascii", "replace")
         if name in _POD_NAMES and _POD_NAME.fullmatch(value) and not names(value, user):
             found["pod_name"] = value
-        elif name in ("SLURM_JOB_ID", "SLURM_STEP_ID") and _JOB.fullmatch(value):
-            slurm[name] = value
+        elif (form := _SLURM.get(name)) is not None:
+            if form.fullmatch(value) and not names(value, user):
+                slurm[name] = value
         elif (told := variables.told(name, value, user)) is not None:
             found[f"env.{name}"] = told
     if job := slurm.get("SLURM_JOB_ID"):
         found["slurm_job"] = job
         if step := slurm.get("SLURM_STEP_ID"):
             found["slurm_step"] = _STEPS.get(step, step)
+        if partition := slurm.get("SLURM_JOB_PARTITION"):
+            found["slurm_partition"] = partition
     return found
 
 

@@ -15,7 +15,7 @@ AGAIN_S: Final = 15.0
 """A process that has just begun sets up its environment and loads its libraries; it is read once more after this time."""
 _ANCESTORS: Final = 8
 _MAX_BYTES: Final = 1 << 20
-_IDENTITY: Final = ("container", "pod", "pod_name", "slurm_job", "slurm_step", "pid_in_namespace")
+_IDENTITY: Final = ("container", "pod", "pod_name", "slurm_job", "slurm_step", "slurm_partition", "pid_in_namespace")
 _SHUT_IN: Final = {"container", "pod", "slurm_job", "pid_in_namespace"}
 """Labels of processes that may see fewer GPUs than the node has."""
 

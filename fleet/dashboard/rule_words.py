@@ -35,8 +35,10 @@ KIND: Final = {
 MATCHER: Final = {
     "site": _("the whole site"),
     "gpu_model": _("GPU model"),
+    "partition": _("partition"),
     "node": _("nodes"),
-    "job": _("job family"),
+    "job_family": _("job family"),
+    "job": _("jobs"),
 }
 CONDITION: Final = {"opens": _("Opens when"), "clears": _("Clears when"), "unless": _("Never while")}
 THRESHOLD: Final = {

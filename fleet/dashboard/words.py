@@ -154,6 +154,7 @@ LABEL: Final = {
     "pod_name": pgettext_lazy("process", "pod"),
     "slurm_job": _("Slurm job"),
     "slurm_step": _("Slurm step"),
+    "slurm_partition": _("Slurm partition"),
     "pid_in_namespace": _("PID inside"),
     "visible_gpus": pgettext_lazy("process", "may use"),
     "engine": pgettext_lazy("process", "engine"),

@@ -107,7 +107,7 @@ def _holds(one: Rule, frames: Frames) -> bool:
 
 def _node_names(force: InForce) -> dict[int, str]:
     """The names of all nodes by their keys, where an override asks for them."""
-    if not any(one.matcher == "node" for settings in force.settings.values() for one in settings):
+    if not any(one.matcher in ("node", "job_family") for settings in force.settings.values() for one in settings):
         return {}
     return dict(Node.objects.values_list("pk", "name"))
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from django.db.models import Count
 
 from advisor import xid_catalog
+from advisor.job_family import job_family
 from fleet.annotations.matching import is_pattern
 from fleet.annotations.models import Annotation
 from fleet.inventory.models import Event
@@ -175,7 +176,8 @@ def _exits(at: datetime, nodes: Mapping[int, str]) -> Iterable[tuple[int, dateti
             continue
         ends = [place for place, sign in enumerate(target) if sign == "/" and target[:place] in pk_of]  # a name may have one too
         if ends:
-            yield pk_of[target[: ends[-1]]], when, target[ends[-1] + 1 :]
+            node = target[: ends[-1]]
+            yield pk_of[node], when, job_family(target, node)
 
 
 def _apart(times: Iterable[datetime]) -> int:

@@ -9,8 +9,9 @@ from fleet.inventory.models import Node
 class JobRun(models.Model):
     """One run of a job, from the start of its first process to the end of its last.
 
-    `job` is what the pages call it (`node/user/program`), `program` the same without the node. Figures are medians over its
-    minutes; `parts` has the counts of minutes that they are made of, by measure and by step of a logarithmic scale (summary.py).
+    `job` is what the pages call it (`node/user/program`), `program` its family: the same without the node and without
+    what tells one run from the next (advisor/job_family.py). Figures are medians over its minutes; `parts` has the counts of
+    minutes that they are made of, by measure and by step of a logarithmic scale (summary.py).
     """
 
     job = models.CharField(max_length=300)

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
 
+from advisor.job_family import job_family
 from fleet.inventory.models import STALE_AFTER, Gpu, Node, Process
 from fleet.slow.minutes import MINUTE_S, JobMinute, JobsOf, Minute, Shift, read
 from fleet.slow.models import JobRun
@@ -129,7 +130,7 @@ def _begun(job: str, node: int, shift: Shift, fleet: _Fleet) -> JobRun:
     """A run from when its agent first told of its processes, where that is known."""
     told = [fleet.listed[node, pid][1] for pid in shift.pids if (node, pid) in fleet.listed]
     first = min([*told, _moment(shift.first)])
-    program = job.removeprefix(f"{fleet.nodes[node].name}/")
+    program = job_family(job, fleet.nodes[node].name)
     return JobRun(job=job, program=program, node_id=node, first_seen=first, last_seen=_moment(shift.last), merged_to=0)
 
 

@@ -10,6 +10,8 @@ import polars as pl
 
 from advisor.engine import Thresholds
 from advisor.features import Frames
+from advisor.job_family import job_family
+from advisor.partitions import SEPARATOR
 from advisor.rule import KEYS, Rule
 from fleet.tuning.models import MATCHERS
 
@@ -34,7 +36,7 @@ class Setting:
 
 
 def narrowness(reach: Reach) -> tuple[int, int, str]:
-    """Sort key: of two that match, the greater is in force: a job before a node, a node before a model, the longer pattern first."""
+    """Sort key: of two that match, the greater is in force: what MATCHERS has later, of one matcher the longer pattern."""
     matcher, pattern = reach
     return MATCHERS.index(matcher), len(pattern), pattern
 
@@ -44,50 +46,71 @@ def thresholds(
 ) -> Thresholds:
     """The values in force of each rule with settings, for the engine: a number, or an expression where rows differ.
 
-    A job or a node on several models takes what is set for any of them, the narrowest of all that match.
+    A job or a node on several models takes what is set for any of them, the narrowest of all that match; so does a node in several
+    partitions. `node_names`: needed where a setting is for nodes or for a family of jobs.
     """
     scopes = {rule.id: rule.scope for rule in rules}
-    models = frames.gpu.select("gpu", "node", "job", "name") if settings else pl.DataFrame()
+    cards = frames.gpu.select("gpu", "node", "job", "name") if settings else pl.DataFrame()
     return {
-        rule: _of_rule(ours, getattr(frames, scopes[rule]), scopes[rule], models, node_names)
+        rule: _of_rule(ours, getattr(frames, scopes[rule]), scopes[rule], cards, node_names)
         for rule, ours in settings.items()
         if rule in scopes
     }
 
 
 def _of_rule(
-    settings: Collection[Setting], frame: pl.DataFrame, scope: str, models: pl.DataFrame, node_names: Mapping[int, str]
+    settings: Collection[Setting], frame: pl.DataFrame, scope: str, cards: pl.DataFrame, node_names: Mapping[int, str]
 ) -> Mapping[str, float | pl.Expr]:
     found: dict[str, float | pl.Expr] = {}
     for one in sorted(settings, key=lambda one: narrowness(one.reach)):
         if one.matcher == "site":
             found[one.threshold] = one.value
             continue
-        rows = _matched(one, frame, scope, models, node_names)
+        rows = _matched(one, frame, scope, cards, node_names)
         wider = found.get(one.threshold)
         otherwise = wider if isinstance(wider, pl.Expr) else pl.lit(wider, pl.Float64)
         found[one.threshold] = pl.when(rows).then(pl.lit(one.value)).otherwise(otherwise)
     return found
 
 
-def _matched(one: Setting, frame: pl.DataFrame, scope: str, models: pl.DataFrame, node_names: Mapping[int, str]) -> pl.Expr:
+def _matched(one: Setting, frame: pl.DataFrame, scope: str, cards: pl.DataFrame, node_names: Mapping[int, str]) -> pl.Expr:
     """True on the rows of the scope's frame that the setting holds for."""
-    if one.matcher == "gpu_model":
-        names = [name for name in models["name"].unique() if name is not None and fnmatchcase(name, one.pattern)]
-        having = models.filter(pl.col("name").is_in(names))
-        if (key := KEYS[scope]) in models.columns:
-            return pl.col(key).is_in(having.get_column(key).unique().to_list())
-        if "members" not in frame.columns:
-            return pl.lit(False)
-        many = pl.List(pl.Int64)
-        cards = pl.lit(pl.Series([having.get_column("gpu").to_list()], dtype=many))
-        return pl.col("members").cast(many).list.set_intersection(cards).list.len() > 0
-    if one.matcher == "node" and "node" in frame.columns:
-        return pl.col("node").is_in([key for key, name in node_names.items() if fnmatchcase(name, one.pattern)])
-    if one.matcher != "job" or "job" not in frame.columns:
+    match one.matcher:
+        case "gpu_model":
+            return _having(_fits("name", cards, one.pattern), frame, scope, cards)
+        case "partition" if "partition" in frame.columns:
+            known = frame.get_column("partition").unique().drop_nulls()
+            fitting = [each for each in known if any(fnmatchcase(part, one.pattern) for part in each.split(SEPARATOR))]
+            return pl.col("partition").is_in(fitting).fill_null(False)
+        case "node" if "node" in frame.columns:
+            return pl.col("node").is_in([key for key, name in node_names.items() if fnmatchcase(name, one.pattern)])
+        case "job" if scope != "node":
+            return _having(_fits("job", cards, one.pattern), frame, scope, cards)
+        case "job_family" if scope != "node":
+            fitting = [
+                job
+                for job, node in cards.select("job", "node").unique().drop_nulls("job").iter_rows()
+                if fnmatchcase(job_family(job, node_names.get(node)), one.pattern)
+            ]
+            return _having(pl.col("job").is_in(fitting), frame, scope, cards)
+    return pl.lit(False)
+
+
+def _fits(name: str, cards: pl.DataFrame, pattern: str) -> pl.Expr:
+    """True on the GPUs of which the column has a text that the pattern matches."""
+    return pl.col(name).is_in([text for text in cards[name].unique() if text is not None and fnmatchcase(text, pattern)])
+
+
+def _having(fits: pl.Expr, frame: pl.DataFrame, scope: str, cards: pl.DataFrame) -> pl.Expr:
+    """True on the rows of the scope's frame that have such a GPU; a service those that it works on, the whole fleet none."""
+    having = cards.filter(fits)
+    if (key := KEYS[scope]) in cards.columns:
+        return pl.col(key).is_in(having.get_column(key).drop_nulls().unique().to_list()).fill_null(False)
+    if "members" not in frame.columns:
         return pl.lit(False)
-    jobs = frame.get_column("job").unique()
-    return pl.col("job").is_in([job for job in jobs if job is not None and fnmatchcase(job, one.pattern)]).fill_null(False)
+    many = pl.List(pl.Int64)
+    own = pl.lit(pl.Series([having.get_column("gpu").to_list()], dtype=many))
+    return pl.col("members").cast(many).list.set_intersection(own).list.len() > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from django.utils.translation import gettext, pgettext_lazy
 
 STATES: Final = ("on", "shadow", "off")
 """on: judged and told; shadow: judged, kept for its page, told to nobody; off: not judged."""
-MATCHERS: Final = ("site", "gpu_model", "node", "job")
+MATCHERS: Final = ("site", "gpu_model", "partition", "node", "job_family", "job")
 """What an override holds for, from the widest to the narrowest; but for `site` a pattern says which."""
 
 
@@ -51,7 +51,9 @@ class Override(models.Model):
     threshold = models.CharField(max_length=80)
     matcher = models.CharField(max_length=10)
     pattern = models.CharField(
-        max_length=300, blank=True, help_text="Of the GPU's model, the node's name or the job; empty for the site."
+        max_length=300,
+        blank=True,
+        help_text="Of the GPU's model, the partition, the node's name, the job's family or the job; empty for the site.",
     )
     value = models.FloatField()
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")

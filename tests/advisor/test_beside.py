@@ -1,5 +1,6 @@
 """The rarer features: hosts, cards, ranks, services, words, planners' numbers."""
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -192,6 +193,36 @@ def test_words_are_typed_and_coalesced() -> None:
     assert row["sharding"] == "zero3"
     assert row["flag_num_workers"] is None
     assert row["visible_none"] is False
+
+
+def test_a_partition_is_what_slurm_told_or_somebody_annotated() -> None:
+    """Of a job Slurm's word goes first; of a node what was annotated of it, else those of its jobs; null where nobody told."""
+    words = described.described([(0, 100, {"slurm_job": "7", "slurm_partition": "h200"}), (0, 101, {})], ())
+    noted = {
+        scope: pl.DataFrame({scope: [key], "note_partition": ["pool"]}, schema_overrides={scope: slow_columns.KEYS[scope]})
+        for scope, key in (("gpu", 0), ("node", 0), ("job", "training"))
+    }
+
+    def told(**more: Any) -> list[str | None]:
+        frames = judged(window(), **more)
+        return [frame.get_column("partition").item(0) for frame in (frames.gpu, frames.job, frames.node)]
+
+    assert told() == [None, None, None]
+    assert told(words=words) == ["h200", "h200", "h200"]
+    assert told(slow=noted) == ["pool", "pool", "pool"]
+    assert told(words=words, slow=noted) == ["h200", "h200", "pool"]
+
+
+def test_a_node_is_in_the_partitions_of_all_its_jobs() -> None:
+    """Once each, in order; a job that told none takes nothing away."""
+    jobs = ["a", "b", "c", "d"]
+    one = window(gpus=4)
+    facts = one.facts.with_columns(job=pl.Series(jobs))
+    told = [(0, 100, {"slurm_partition": "long"}), (0, 101, {"slurm_partition": "debug"}), (0, 102, {"slurm_partition": "long"})]
+    frames = judged(replace(one, facts=facts), words=described.described(told, ()))
+
+    assert dict(frames.job.select("job", "partition").iter_rows()) == {"a": "long", "b": "debug", "c": "long", "d": None}
+    assert frames.node.get_column("partition").to_list() == ["debug, long"]
 
 
 def test_the_memory_is_split_by_what_the_script_says() -> None:

@@ -150,6 +150,14 @@ def test_the_slurm_job_and_the_pods_own_name_are_told() -> None:
     assert told("POD_NAME=Not A Pod") == {}
 
 
+def test_the_partition_of_a_slurm_job_is_told() -> None:
+    """A plain word beside the job's number, and no user's name."""
+    assert told("SLURM_JOB_PARTITION=h200-long", "SLURM_JOB_ID=12") == {"slurm_job": "12", "slurm_partition": "h200-long"}
+    assert told("SLURM_JOB_PARTITION=debug") == {}
+    for value in ("", "/srv/x", "a b", "x" * 65, "alice-own", "debug,batch"):
+        assert told("SLURM_JOB_ID=12", f"SLURM_JOB_PARTITION={value}") == {"slurm_job": "12"}, value
+
+
 @pytest.mark.parametrize("value", ["hunter2SECRETtoken", "alice_home", "1_2", "", "12345678901", "٣"])
 def test_slurm_gives_numbers_and_nothing_else_is_told_for_one(value: str) -> None:
     """The variables are the process's own to set."""

@@ -19,8 +19,9 @@ from fleet.tuning.in_force import in_force
 from fleet.tuning.models import OwnRule
 from tests.fleet.findings.test_judge import CARD
 from tests.fleet.notify.receiver import Receiver, receiving
-from tests.fleet.recorded import fill
+from tests.fleet.recorded import fill, recording
 from tests.fleet.rows import event, gpu, node, person
+from tests.fleet.slow.past import process
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
 NOW = timezone.now().replace(microsecond=0) + timedelta(minutes=5)
@@ -187,18 +188,24 @@ def threshold_shown(finding: Finding) -> float:
 
 
 @pytest.mark.parametrize(
-    ("matcher", "pattern"), [("gpu_model", "*H200*"), ("node", "n1*"), ("job", "n1/*/fp32_train"), ("job", "*/demo/fp32_train")]
-)
+    ("matcher", "pattern"),
+    [
+        ("gpu_model", "*H200*"), ("node", "n1*"), ("job", "n1/*/fp32_train"), ("job", "*/demo/fp32_train"),
+        ("job_family", "demo/fp32_train"), ("partition", "debug"),
+    ],
+)  # fmt: skip
 def test_an_override_holds_for_what_it_matches_alone(matcher: str, pattern: str) -> None:
-    """Two nodes play the same; the other keeps its finding, unless the pattern matches both."""
-    playing(name="n1")
+    """Two nodes play the same, one in Slurm's partition debug; the other keeps its finding, unless the pattern matches both."""
+    home = playing(name="n1").node
+    for pid in {int(pid) for sample in recording("fp32_train").samples for raw in sample.gpus for pid in raw.get("pids") or {}}:
+        process(home, pid, NOW, NOW, slurm_job="7", slurm_partition="debug")
     playing(name="m2", model="NVIDIA H100 80GB HBM3")
     ann = person()
     for name, value in ((OPENS, 0.9), (CLEARS, 0.8)):
         set_override(FP32, name, value, ann, matcher=matcher, pattern=pattern)
     judge_times(2)
 
-    expected = [] if pattern.startswith("*/") else ["m2/demo/fp32_train"]
+    expected = [] if pattern.startswith(("*/", "demo/")) else ["m2/demo/fp32_train"]
     assert [one.target for one in still_open()] == expected
 
 

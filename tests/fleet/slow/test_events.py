@@ -102,6 +102,7 @@ def test_kills_and_told_exits_are_ends(card: Gpu) -> None:
     oom(card.node, NOON - 8 * DAY, "The kernel killed process 8 (other) of a GPU program: memory ran out.")
     for target, code, days in (
         ("n1/ann/train.py", 1, 2), ("n1/ann/good.py", 0, 3), ("n1/ann/*", 1, 4), ("n2/ann/x", 1, 5), ("n1/ann/old", 1, 9),
+        ("n1/ann/train-81234.py", 1, 2),  # the same program at the same time
     ):  # fmt: skip
         Annotation.objects.create(scope="job", target=target, key="exit_code", value=code, at=NOON - days * DAY)
 

@@ -1,6 +1,7 @@
 """Runs of jobs from telemetry: where one begins, what it measures, and that no minute counts twice."""
 
 import pytest
+from django.core.management import call_command
 from pytest_django import Settings
 
 from fleet.inventory.models import Gpu, Node
@@ -42,6 +43,31 @@ def test_a_run_has_the_median_of_its_minutes() -> None:
     assert one.energy_j_per_sample == pytest.approx(1200 / 80, rel=0.002)
     assert one.busy == pytest.approx(0.9, rel=0.002)
     assert (one.first_seen, one.last_seen) == (NOON, NOON + minutes(5) - minutes(1 / 60))
+
+
+def test_runs_of_one_program_are_of_one_family_whatever_their_number() -> None:
+    """Each is a job of its own, as the pages name it; what they are compared by is the same."""
+    held = cards()
+    for number, name in enumerate(("train-81234.py", "train-81235.py")):
+        minute(held, NOON + minutes(number), [11 + number], name=name)
+        merged(NOON + minutes(number + 1))
+
+    found = JobRun.objects.order_by("first_seen").values_list("job", "program")
+    assert list(found) == [("n1/ann/train-81234.py", "ann/train.py"), ("n1/ann/train-81235.py", "ann/train.py")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_runs_of_before_take_their_family_when_the_release_comes() -> None:
+    """Going back leaves them as they are: nobody needs the number."""
+    home = node("rack/7")
+    for name in ("train-81234.py", "eval.py"):
+        run(home, NOON, NOON + minutes(9), job=f"rack/7/ann/{name}", program=f"ann/{name}")
+    try:
+        call_command("migrate", "slow", "0002", verbosity=0)
+    finally:
+        call_command("migrate", verbosity=0)
+
+    assert sorted(JobRun.objects.values_list("program", flat=True)) == ["ann/eval.py", "ann/train.py"]
 
 
 def test_looking_twice_counts_once() -> None:

@@ -127,7 +127,7 @@ def test_an_own_rule_has_no_thresholds_and_says_where_its_numbers_are() -> None:
         ({"value": float("inf")}, "not inf"),
         ({"value": 0.8}, f"On the whole site it would open at 0.8 and clear at 0.88: {CLEARS} must stay below {OPENS}"),
         ({"value": 0.8, "matcher": "node", "pattern": "a-*"}, "On a-* it would open at 0.8 and clear at 0.88"),
-        ({"matcher": "rack"}, "one of: site, gpu_model, node, job"),
+        ({"matcher": "rack"}, "one of: site, gpu_model, partition, node, job_family, job"),
         ({"matcher": "node"}, "Say which by a pattern"),
         ({"matcher": "node", "pattern": "x" * 301}, "up to 300 characters"),
         ({"matcher": "node", "pattern": "a\x00b"}, "control characters"),

@@ -19,16 +19,24 @@ NAMES = {0: "a-01", 1: "b-01"}
 
 
 def fleet(**readings: object) -> Frames:
-    """Two nodes with a GPU each: an H200 of Ann's job and an A100 of Bob's."""
+    """Two nodes with a GPU each: an H200 of Ann's job in one partition and an A100 of Bob's in two."""
     one = frames(**readings)
-    place = [(0, 0, "NVIDIA H200", "a-01/ann/train.py"), (1, 1, "NVIDIA A100-SXM4-80GB", "b-01/bob/serve.py")]
+    place = [
+        (0, 0, "NVIDIA H200", "a-01/ann/train-20261130.py", "h200-long"),
+        (1, 1, "NVIDIA A100-SXM4-80GB", "b-01/bob/serve.py", "batch, debug"),
+    ]
 
     def both(frame: pl.DataFrame, key: str) -> pl.DataFrame:
         rows = [
             frame.with_columns(
-                gpu=pl.lit(gpu, pl.Int64), node=pl.lit(node, pl.Int64), job=pl.lit(job), name=pl.lit(name), members=pl.lit([gpu])
+                gpu=pl.lit(gpu, pl.Int64),
+                node=pl.lit(node, pl.Int64),
+                job=pl.lit(job),
+                name=pl.lit(name),
+                members=pl.lit([gpu]),
+                partition=pl.lit(partition),
             )
-            for gpu, node, name, job in place
+            for gpu, node, name, job, partition in place
         ]
         return pl.concat(rows)
 
@@ -53,6 +61,12 @@ def fires_on(rule: Rule, *settings: Setting, **readings: object) -> list[str]:
         (Setting(OPENS, "gpu_model", "*B200*", 0.7), []),
         (Setting(OPENS, "node", "b-*", 0.7), ["1"]),
         (Setting(OPENS, "job", "*/ann/*", 0.7), ["0"]),
+        (Setting(OPENS, "job_family", "ann/*", 0.7), ["0"]),
+        (Setting(OPENS, "job_family", "bob/serve.py", 0.7), ["1"]),
+        (Setting(OPENS, "job_family", "a-01/*", 0.7), []),
+        (Setting(OPENS, "partition", "debug", 0.7), ["1"]),
+        (Setting(OPENS, "partition", "h200-*", 0.7), ["0"]),
+        (Setting(OPENS, "partition", "*long*, *", 0.7), []),
     ],
 )
 def test_a_setting_holds_for_what_it_matches_alone(setting: Setting, targets: list[str]) -> None:
@@ -61,18 +75,24 @@ def test_a_setting_holds_for_what_it_matches_alone(setting: Setting, targets: li
 
 
 def test_the_narrower_of_two_settings_is_in_force() -> None:
-    """A job before a node, a node before a model, a model before the site; of two patterns the longer."""
+    """A job before its family, a family before a node, a node before a partition, a partition before a model, a model before the site;
+    of two patterns the longer."""
     site = Setting(OPENS, "site", "", 0.7)
     model = Setting(OPENS, "gpu_model", "*H200*", 0.8)
     longer = Setting(OPENS, "gpu_model", "NVIDIA H200", 0.7)
     node = Setting(OPENS, "node", "a-*", 0.8)
-    job = Setting(OPENS, "job", "*/train.py", 0.7)
+    job = Setting(OPENS, "job", "*/train-*.py", 0.7)
 
     assert fires_on(FULL, site, mem_used_share=0.75) == ["0", "1"]
     assert fires_on(FULL, model, site, mem_used_share=0.75) == ["1"]
     assert fires_on(FULL, longer, model, site, mem_used_share=0.75) == ["0", "1"]
     assert fires_on(FULL, longer, node, site, mem_used_share=0.75) == ["1"]
     assert fires_on(FULL, job, node, model, site, mem_used_share=0.75) == ["0", "1"]
+    partition, family = Setting(OPENS, "partition", "h*", 0.8), Setting(OPENS, "job_family", "ann/train.py", 0.8)
+    assert fires_on(FULL, partition, longer, site, mem_used_share=0.75) == ["1"]
+    assert fires_on(FULL, replace(node, value=0.7), partition, site, mem_used_share=0.75) == ["0", "1"]
+    assert fires_on(FULL, family, replace(node, value=0.7), site, mem_used_share=0.75) == ["1"]
+    assert fires_on(FULL, job, family, node, site, mem_used_share=0.75) == ["0", "1"]
 
 
 def test_jobs_and_nodes_are_matched_by_their_gpus() -> None:
@@ -83,7 +103,9 @@ def test_jobs_and_nodes_are_matched_by_their_gpus() -> None:
     assert fires_on(IDLE, Setting("busy_opens", "gpu_model", "*A100*", 0.015), **idle) == ["b-01/bob/serve.py"]
     assert fires_on(PRESSURE, Setting("host_mem_share_opens", "gpu_model", "*H200*", 0.8), **pressed) == ["0"]
     assert fires_on(PRESSURE, Setting("host_mem_share_opens", "node", "b-01", 0.8), **pressed) == ["1"]
-    assert fires_on(PRESSURE, Setting("host_mem_share_opens", "job", "*", 0.8), **pressed) == []
+    assert fires_on(PRESSURE, Setting("host_mem_share_opens", "partition", "debug", 0.8), **pressed) == ["1"]
+    for matcher in ("job", "job_family"):
+        assert fires_on(PRESSURE, Setting("host_mem_share_opens", matcher, "*", 0.8), **pressed) == []
 
 
 def test_services_are_matched_by_the_gpus_that_they_run_on() -> None:
@@ -101,9 +123,11 @@ def test_services_are_matched_by_the_gpus_that_they_run_on() -> None:
     assert in_force(rule, "gpu_model", "*A100*") == [None, value]
     assert in_force(rule, "gpu_model", "*B200*") == [None, None]
     assert in_force(rule, "node", "a-*") == [value, None]
-    assert in_force(rule, "job", "*") == [None, None]
+    assert in_force(rule, "job", "b-01/*") == [None, value]
+    assert in_force(rule, "job_family", "ann/*") == [value, None]
+    assert in_force(rule, "partition", "*") == [None, None]  # the frame does not tell of any
     of_fleet = replace(rule, scope="fleet")
-    for matcher in ("gpu_model", "node", "job"):
+    for matcher in ("gpu_model", "partition", "node", "job_family", "job"):
         assert in_force(of_fleet, matcher, "*") == [None]
 
 
