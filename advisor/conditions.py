@@ -11,11 +11,13 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
 import polars as pl
 
+from advisor import described, slow_columns
 from advisor.beside import of_window, with_more
 from advisor.expression_tree import nodes, path, tree_of
 from advisor.features import features
@@ -30,7 +32,7 @@ DEEPEST: Final = 20
 """Parentheses within each other, and the depth of NOT and of signs."""
 LONGEST_STRING: Final = 200
 
-SCOPES: Final[tuple[Scope, ...]] = ("gpu", "job", "node")
+SCOPES: Final[tuple[Scope, ...]] = ("gpu", "job", "node", "service")
 LOGIC: Final = frozenset(
     ["AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "LIKE", "CASE", "WHEN", "THEN", "ELSE", "END", "TRUE", "FALSE"]
 )
@@ -40,11 +42,8 @@ FUNCTIONS: Final = (
 )  # fmt: skip
 
 _DEEPER: Final = {"(": 1, ")": -1, "CASE": 1, "END": -1}
-_INTERNAL: Final = frozenset({"gpu", "node", "from_t", "until_t", "evaluated", "blind", "turns"})
+_INTERNAL: Final = frozenset({"gpu", "node", "service", "from_t", "until_t", "evaluated", "blind", "turns"})
 """Keys and times of the advisor's own: a condition on them would mean another thing tomorrow."""
-
-_TOLD: Final = ("told_", "flag_")
-"""What programs say of themselves is known of now alone: no trial could tell what a condition on it does."""
 
 _TOKEN: Final = re.compile(
     r"(?P<space> +)|(?P<string>'(?:[^']|'')*')|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![A-Za-z_0-9.]))"
@@ -95,7 +94,7 @@ def columns(scope: Scope) -> Mapping[str, pl.DataType]:
     return {
         name: kind
         for name, kind in sorted(frame.schema.items())
-        if name not in _INTERNAL and not name.startswith(_TOLD) and (kind.is_numeric() or kind in (pl.Boolean, pl.String))
+        if name not in _INTERNAL and (kind.is_numeric() or kind in (pl.Boolean, pl.String))
     }
 
 
@@ -110,9 +109,10 @@ def condition(sql: str, scope: Scope) -> pl.Expr:
         raise _wrong(_("This is not an SQL expression: {why}"), why=_first_line(error)) from None
     for node in nodes(tree):
         _check_node(node, known)
-    if not set(expression.meta.root_names()):
+    named = expression.meta.root_names()
+    if not named:
         raise _wrong(_("It names no feature, so it would say the same of everything."))
-    rows = _rows(known)
+    rows = _rows({name: known[name] for name in named})
     try:
         result = rows.select(_held=expression).to_series()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -209,8 +209,16 @@ def _check_divisor(operation: str, divisor: Any) -> None:
 
 
 @cache
-def _empty() -> Any:
-    """The frames of no GPU at all, for their columns."""
+def of_now(scope: Scope) -> frozenset[str]:
+    """The features of `scope` that are known of now alone, or as they were told last: no window of the past has its own of them."""
+    measured = getattr(_empty(with_slow=False), scope).columns
+    names = columns(scope).keys() - slow_columns.CONSTANTS.keys()
+    return frozenset(name for name in names if name not in measured or name == "partition" or name.startswith("told_"))
+
+
+@cache
+def _empty(*, with_slow: bool = True) -> Any:
+    """The frames of no GPU at all with all that there could be beside it, for their columns."""
     key = {"gpu": pl.Int64, "t": pl.Float64}
     nothing = Window(
         pl.DataFrame(schema=key),
@@ -219,7 +227,8 @@ def _empty() -> Any:
         pl.DataFrame(schema=FACTS),
     )
     frames = features(nothing)
-    return with_more(frames, of_window(nothing, frames))
+    words = described.described((), described.told_and_flags())
+    return with_more(frames, replace(of_window(nothing, frames), words=words, slow=slow_columns.nothing() if with_slow else {}))
 
 
 def _rows(known: Mapping[str, pl.DataType]) -> pl.DataFrame:

@@ -57,6 +57,11 @@ BASE: Final[dict[str, type[pl.DataType]]] = {
 """Columns that are always there."""
 
 
+def told_and_flags() -> tuple[str, ...]:
+    """Every column that a program's words about itself and its flags can give."""
+    return (*(f"told_{name}" for name in TOLD), *(f"flag_{name.replace('-', '_')}" for name in sorted(FLAGS)))
+
+
 def kind(column: str) -> type[pl.DataType] | None:
     """The type of a column that is made on demand; None for one that no label can give."""
     prefix, name = next(((one, column.removeprefix(one)) for one in ON_DEMAND if column.startswith(one)), ("", ""))

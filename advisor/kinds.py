@@ -14,10 +14,10 @@ TEXT: Final = frozenset(
     (
         "allocated_to", "base_changes", "bench_name", "bottleneck", "compute_capability", "confidence", "container",
         "container_image", "cpu_governor", "cuda", "cuda_driver_version", "driver_mix", "driver_version", "dtype", "serving_engine", "engine",
-        "env_deprecated", "env_pinned", "gpu_model", "job", "kernel", "kind", "launcher", "model",
+        "env_deprecated", "env_pinned", "gpu_model", "job", "kernel", "kind", "launcher", "memory_kind", "model",
         "name", "currency", "node_name", "note_autoscaler_metric", "note_autoscaler_target", "note_image",
         "note_job_kind", "note_log_error", "note_partition", "note_phase", "note_precision", "note_precision_before", "note_tensorrt_flags",
-        "note_tensorrt_version", "nvidia_module_version", "partition", "pod", "profile_top_kernel", "recompute", "scheduler", "sharding", "slurm_job",
+        "note_tensorrt_version", "nvidia_module_version", "partition", "pod", "power_scope", "profile_top_kernel", "recompute", "scheduler", "sharding", "slurm_job",
         "storage_top_job", "told_class", "told_dtype", "told_kind", "told_phase", "told_quant", "told_recompute", "told_sharding",
         "torch", "torch_mix",
     )

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from advisor.conditions import SCOPES, columns
+from advisor.conditions import SCOPES, columns, of_now
 from advisor.finding import SEVERITIES
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import plain_text
@@ -34,11 +34,17 @@ class TrialSerializer(serializers.ModelSerializer[Trial]):
         child=serializers.IntegerField(), read_only=True, help_text="By target, in how many windows it would have fired."
     )
 
+    of_now = serializers.ListField(
+        child=serializers.CharField(),
+        read_only=True,
+        help_text="Features that it took as they are now, whatever the window: nobody keeps what they were.",
+    )
+
     class Meta:
         model = Trial
         fields = (
             "id", "by_name", "asked_at", "ended_at", "error", "windows_total", "windows_looked_at", "windows_with_data",
-            "judged_total", "fired_total", "targets",
+            "judged_total", "fired_total", "targets", "of_now",
         )  # fmt: skip
         read_only_fields = fields
 
@@ -108,6 +114,7 @@ class FeatureSerializer(serializers.Serializer[Any]):
     means = serializers.CharField(help_text="In plain words.")
     type = serializers.ChoiceField(choices=("number", "text", "boolean"))
     unit = serializers.CharField(help_text="`number` for a plain number; empty for text and for true or false.")
+    of_now = serializers.BooleanField(help_text="Known of now alone: trials of the last day take it as it is now.")
 
 
 _EXAMPLE = OpenApiExample(
@@ -219,6 +226,7 @@ class OwnRuleViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, GenericVie
                     "means": words.evidence(name),
                     "type": "text" if str(kind) == "String" else "boolean" if str(kind) == "Boolean" else "number",
                     "unit": unit(name) if kind.is_numeric() else "",
+                    "of_now": name in of_now(scope),
                 }
                 for name, kind in columns(scope).items()
             ]

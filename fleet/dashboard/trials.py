@@ -5,7 +5,8 @@ from typing import Final
 
 from django.utils.translation import gettext
 
-from fleet.inventory.models import Gpu, Node
+from fleet.dashboard import words
+from fleet.inventory.models import Engine, Gpu, Node
 from fleet.tuning.models import Trial
 
 MOST: Final = 30
@@ -13,13 +14,14 @@ MOST: Final = 30
 
 @dataclass(slots=True)
 class Shown:
-    """A trial; `targets` are the most frequent, each as its name, its page and in how many windows."""
+    """A trial; `targets` are the most frequent, each as its name, its page and in how many windows; `of_now` features by name and in words."""
 
     trial: Trial
     error: str = ""
     percent: float | None = None
     targets: list[tuple[str, str, int]] = field(default_factory=list)
     targets_total: int = 0
+    of_now: list[tuple[str, str]] = field(default_factory=list)
 
 
 def shown(trial: Trial) -> Shown:
@@ -33,6 +35,7 @@ def shown(trial: Trial) -> Shown:
         100 * trial.fired_total / trial.judged_total if trial.judged_total else None,
         [(*names.get(target, (target, "")), times) for target, times in often[:MOST]],
         len(often),
+        [(name, words.evidence(name)) for name in trial.of_now],
     )
 
 
@@ -44,4 +47,6 @@ def _names(scope: str, targets: list[str]) -> dict[str, tuple[str, str]]:
         return {str(gpu.pk): (f"{gpu.node.name} GPU {gpu.index}", f"/gpus/{gpu.pk}/") for gpu in gpus}
     if scope == "node":
         return {str(pk): (name, "") for pk, name in Node.objects.filter(pk__in=keys).values_list("pk", "name")}
+    if scope == "service":
+        return {str(one.pk): (str(one), "") for one in Engine.objects.filter(pk__in=keys).select_related("node")}
     return {}

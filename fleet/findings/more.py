@@ -1,6 +1,6 @@
 """What the advisor knows beside the samples of a look: the rarer metrics, what processes are told to be, serving engines, profiles."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -22,24 +22,46 @@ _NOW_S: Final = 15.0
 def more(at: datetime, seen: Look, span_s: int, wanted: Collection[str]) -> More:
     """What is known at `at` beside `seen`; `wanted`: the features that rules read. StoreError when the store cannot be read."""
     words = told.WORDS.frame(at, wanted)
-    process = seen.window.process.filter(pl.col("t") >= at.timestamp() - _NOW_S)
-    cards = seen.window.facts.select("gpu", "node", "job")
-    holders = process.join(cards.select("gpu", "node"), on="gpu")
-    engines, serves = told.engines(at, holders, told.WORDS.serving())
-    engines = engines.filter(pl.col("node").is_in(list(seen.fresh_nodes)))
-    seldom = slow.frames(at)
-    for frame in (bench_features(at), told.allocations(at)):
-        seldom["gpu"] = seldom["gpu"].join(frame, on="gpu", how="full", coalesce=True)
-    newest.assign(at, seen.window.process, cards)
-    seldom["job"] = seldom["job"].join(newest.profile_features(at), on="job", how="full", coalesce=True)
+    engines, serves = _engines(at, seen, told.WORDS.serving())
+    newest.assign(at, seen.window.process, seen.window.facts.select("gpu", "node", "job"))
     return More(
         partial=minutes.last(at, span_s, serves),
         words=words,
         engines=engines,
         serves=serves,
-        slow=seldom,
+        slow=_slow(at),
         constants=slow.constants(),
     )
+
+
+def more_of_past(at: datetime, now: datetime, seen: Look, span_s: int, wanted: Collection[str]) -> More:
+    """As `more`, of a window of the past that nobody keeps: samples, engines and processes as they were then, by what their agents told
+    of them last. What advisor.conditions.of_now lists is known as it is `now` alone, and stands for then."""
+    words, serving = told.then(at, wanted)
+    engines, serves = _engines(at, seen, serving)
+    return More(
+        partial=minutes.once(at, span_s, serves),
+        words=words,
+        engines=engines,
+        serves=serves,
+        slow=_slow(now),
+        constants=slow.constants(),
+    )
+
+
+def _engines(at: datetime, seen: Look, serving: Mapping[tuple[int, int], str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    process = seen.window.process.filter(pl.col("t") >= at.timestamp() - _NOW_S)
+    holders = process.join(seen.window.facts.select("gpu", "node"), on="gpu")
+    engines, serves = told.engines(at, holders, serving)
+    return engines.filter(pl.col("node").is_in(list(seen.fresh_nodes))), serves
+
+
+def _slow(at: datetime) -> dict[str, pl.DataFrame]:
+    seldom = slow.frames(at)
+    for frame in (bench_features(at), told.allocations(at)):
+        seldom["gpu"] = seldom["gpu"].join(frame, on="gpu", how="full", coalesce=True)
+    seldom["job"] = seldom["job"].join(newest.profile_features(at), on="job", how="full", coalesce=True)
+    return seldom
 
 
 def places(frames: Frames) -> dict[Target, Place]:

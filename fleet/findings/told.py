@@ -64,6 +64,14 @@ class Words:
 WORDS: Final = Words()
 
 
+def then(at: datetime, wanted: Collection[str]) -> tuple[pl.DataFrame, dict[tuple[int, int], str]]:
+    """`Words.frame` and `Words.serving` of the processes that were there at a time of the past; nothing of it is kept."""
+    rows = Process.objects.filter(first_seen_at__lte=at, last_seen_at__gte=at - STILL_THERE).order_by("told_at")
+    told = {(node, pid): labels for node, pid, labels in rows.values_list("node_id", "pid", "labels") if isinstance(labels, dict)}
+    words = described.described(((node, pid, labels) for (node, pid), labels in told.items()), wanted)
+    return words, {who: kind for who, labels in told.items() if (kind := labels.get("engine"))}
+
+
 def allocations(at: datetime) -> pl.DataFrame:
     """`gpu` and `allocated_to`: the pod or job that a GPU is given to, as dcgm-exporter's labels say, of those that were told lately."""
     since = at - STILL_TOLD

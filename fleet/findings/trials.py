@@ -1,8 +1,8 @@
 """An own rule tried against the last day: what it would have found, had it been on, at windows spread evenly over 24 hours.
 
-Each window is judged by itself: where the rule's opening held, it counts as fired. What programs told of themselves then is not
-known any more, and is absent. A trial is work in small pieces, so that no
-judgement of now waits for it; who died over a piece has lost that piece alone.
+Each window is judged by itself: where the rule's opening held, it counts as fired. Features that are known of now alone (days, earlier
+runs, annotations) are taken as they are now, and the trial names them. A trial is work in small pieces, so that no judgement of now
+waits for it; who died over a piece has lost that piece alone.
 """
 
 import logging
@@ -18,13 +18,13 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from advisor.beside import More, with_more
-from advisor.engine import evaluate
+from advisor import memory_split, planned
+from advisor.beside import with_more
+from advisor.engine import evaluate, wanted
 from advisor.features import features_of
 from advisor.rule import Rule
-from advisor.services import SERVES
 from fleet.accounts.models import User
-from fleet.findings import minutes
+from fleet.findings.more import more_of_past
 from fleet.findings.windows import look
 from fleet.store.series import StoreError
 from fleet.tuning import own_rules
@@ -62,7 +62,13 @@ def ask(row: OwnRule, user: User) -> Trial:
             raise NotNowError(_("A trial of {rule} is under way: wait for its end.").format(rule=row.slug))
         old = Trial.objects.filter(rule=row).order_by("-id").values_list("pk", flat=True)[KEPT - 1 :]
         Trial.objects.filter(pk__in=list(old)).delete()
-        return Trial.objects.create(rule=row, digest=own_rules.digest(row), by_name=user.get_username(), windows_total=WINDOWS)
+        return Trial.objects.create(
+            rule=row,
+            digest=own_rules.digest(row),
+            by_name=user.get_username(),
+            windows_total=WINDOWS,
+            of_now=own_rules.of_now(row),
+        )
 
 
 def go_on(piece_s: float = PIECE_S) -> int:
@@ -102,8 +108,8 @@ def _look_at(trial: Trial, rule: Rule) -> None:
     if not seen.fresh_nodes:
         return
     span_s = settings.FETTLE_ADVISOR_WINDOW_S
-    beside = More(partial=minutes.once(at, span_s, pl.DataFrame(schema=SERVES)))
-    frames = with_more(features_of(seen.measured), beside)
+    asked = wanted((rule,)) | planned.READS | memory_split.READS
+    frames = with_more(features_of(seen.measured), more_of_past(at, timezone.now(), seen, span_s, asked))
     frame = getattr(frames, rule.scope)
     verdict = evaluate((rule,), frames)
     open_then = {finding.fingerprint for finding in verdict.findings}

@@ -8,6 +8,7 @@ from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from advisor.names import FEATURES
+from fleet.findings.plain_names import plain_name
 
 SEVERITY: Final = {
     "critical": pgettext_lazy("severity", "critical"),
@@ -282,7 +283,7 @@ def evidence(name: str) -> str:
     for scope in ("gpu", "host", "process", "engine"):
         if f"{scope}.{name}" in METRIC:
             return metric(name, scope)
-    return name.replace("_", " ")
+    return plain_name(name)
 
 
 def word(words: Mapping[str, object], slug: str) -> str:

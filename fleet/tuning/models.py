@@ -112,6 +112,9 @@ class Trial(models.Model):
     judged_total = models.PositiveIntegerField(default=0, help_text="Targets judged, summed over the windows.")
     fired_total = models.PositiveIntegerField(default=0, help_text="Of them those on which it would have fired.")
     targets = models.JSONField(default=dict, help_text="By target, in how many windows it would have fired.")
+    of_now = models.JSONField(
+        default=list, help_text="Features that it took as they are now, whatever the window: nobody keeps what they were."
+    )
 
     class Meta:
         verbose_name = pgettext_lazy("model", "trial")

@@ -12,6 +12,7 @@ from django.utils.translation import gettext
 
 from advisor import rule as catalogue
 from advisor.conditions import SCOPES, ConditionError, columns, condition
+from advisor.conditions import of_now as of_now_in
 from advisor.expression_tree import compared, needed
 from advisor.finding import SEVERITIES, Scope, Severity
 from advisor.flapping import both_hold
@@ -120,6 +121,12 @@ def as_rule(row: OwnRule) -> Rule:
         verify="",
         sources=(),
     )
+
+
+def of_now(row: OwnRule) -> list[str]:
+    """The features of its conditions that a trial takes as they are now, by name; OwnRuleError where it is no rule."""
+    rule = as_rule(row)
+    return sorted(of_now_in(rule.scope) & {*rule.opens.meta.root_names(), *rule.clears.meta.root_names()})
 
 
 def digest(row: OwnRule) -> str:

@@ -5,9 +5,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from advisor.conditions import FUNCTIONS, SCOPES, ConditionError, columns, condition
+from advisor.conditions import FUNCTIONS, SCOPES, ConditionError, columns, condition, of_now
 from advisor.expression_tree import compared, needed
 from advisor.finding import Scope
+from advisor.kinds import kind
 from tests.advisor.rules.cases import frames
 
 
@@ -111,9 +112,44 @@ def test_every_column_of_a_scope_can_be_named(scope: Scope) -> None:
     """The list that people see is what they can write."""
     listed = columns(scope)
 
-    assert {"gpu", "node", "members", "evaluated"}.isdisjoint(listed)
+    assert {"gpu", "node", "service", "members", "evaluated"}.isdisjoint(listed)
     for name in listed:
         condition(f"{name} IS NOT NULL", scope)
+
+
+@pytest.mark.parametrize(
+    ("scope", "names"),
+    [
+        ("gpu", {"note_deadline", "day_idle_share", "bench_ratio", "xids_24h", "driver_major", "partition", "gpu_hour_price"}),
+        (
+            "job",
+            {"told_dtype", "flag_tensor_parallel_size", "note_deadline", "day_power_share", "base_step_time_s", "torch", "run_s"},
+        ),
+        ("node", {"note_maintenance", "day_cpu_saturated_share", "base_disk_await_s", "xids_7d", "rdma_ready"}),
+        ("service", {"base_e2e_s", "flag_max_num_seqs", "note_ttft_slo_s", "told_quant", "ttft_s", "requests_running"}),
+    ],
+)
+def test_what_is_told_and_what_takes_days_can_be_named(scope: Scope, names: set[str]) -> None:
+    """Flags, descriptions, annotations, days and earlier runs stand where the frames of the fleet have them."""
+    assert names <= columns(scope).keys()
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_feature_has_the_type_that_it_has_when_nothing_told_it(scope: Scope) -> None:
+    """A condition that was checked with one type would fail in a judgement with another."""
+    for name, type_ in columns(scope).items():
+        absent = kind(name)
+        assert absent == type_ or (absent.is_numeric() and type_.is_numeric()), name
+
+
+def test_what_is_known_of_now_alone_is_told_apart() -> None:
+    """What a window of the past has of its own is not among it; nor are the site's constants."""
+    assert {"note_deadline", "base_step_time_s", "day_power_share", "told_phase", "partition"} <= of_now("job")
+    assert of_now("job").isdisjoint({"busy", "flag_tensor_parallel_size", "torch", "psi_io_some_pct", "gpu_hour_price", "job"})
+    assert {"base_e2e_s", "note_ttft_slo_s"} <= of_now("service")
+    assert of_now("service").isdisjoint({"ttft_s", "requests_running", "flag_max_num_seqs"})
+    assert {"day_idle_share", "bench_ratio"} <= of_now("gpu")
+    assert "persistence_mode" not in of_now("gpu")
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext
 from django.views.decorators.http import require_http_methods, require_POST
 
-from advisor.conditions import FUNCTIONS, SCOPES, columns
+from advisor.conditions import FUNCTIONS, SCOPES, columns, of_now
 from advisor.finding import SEVERITIES
 from fleet.accounts.models import User
 from fleet.dashboard import rule_words, words
@@ -105,7 +105,10 @@ def _form(
             {
                 "scope": scope,
                 "word": words.word(words.SCOPE, scope),
-                "rows": [(name, words.evidence(name), _unit(name, str(kind))) for name, kind in columns(scope).items()],
+                "rows": [
+                    (name, words.evidence(name), _unit(name, str(kind)), name in of_now(scope))
+                    for name, kind in columns(scope).items()
+                ],
             }
             for scope in SCOPES
         ],

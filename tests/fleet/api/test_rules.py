@@ -242,10 +242,14 @@ def test_the_features_of_a_scope_are_told(vera: APIClient) -> None:
     features = {one["name"]: one for one in vera.get("/api/v1/own-rules/features/?scope=job").json()}
 
     assert features["share_data"] == {
-        "name": "share_data", "means": "Time lost waiting for data", "type": "number", "unit": "ratio",
+        "name": "share_data", "means": "Time lost waiting for data", "type": "number", "unit": "ratio", "of_now": False,
     }  # fmt: skip
     assert features["bottleneck"]["type"] == "text"
     assert features["talks"]["type"] == "boolean"
+    assert (features["base_runs"]["of_now"], features["share_data"]["of_now"]) == (True, False)
+    assert features["flag_tensor_parallel_size"]["means"] == "--tensor-parallel-size"
+    assert features["told_dtype"]["means"] == "dtype, as the program says"
+    assert features["note_deadline"]["means"] == "annotation deadline"
     assert vera.get("/api/v1/own-rules/features/?scope=fleet").status_code == 400
 
 

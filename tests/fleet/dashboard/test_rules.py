@@ -198,6 +198,9 @@ def test_an_own_rule_is_written_tried_edited_and_removed(operator: Client) -> No
                          targets={key: 25})  # fmt: skip
     page = text(operator, "/rules/site-empty/")
     assert "25 times in 1,000 judgements of a target" in page
+    assert "known now" not in page
+    Trial.objects.update(of_now=["base_runs"])
+    assert '<code title="Earlier runs compared with">base_runs</code>' in text(operator, "/rules/site-empty/")
     assert "a-01 GPU 0" in page
     operator.post("/rules/site-empty/state/", {"state": "on"})
     assert RuleState.objects.get().state == "on"

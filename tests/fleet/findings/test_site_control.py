@@ -13,6 +13,7 @@ from fleet.findings.models import Finding, Opened, Transition
 from fleet.inventory.models import Gpu
 from fleet.notify import routing
 from fleet.notify.models import Delivery, Route
+from fleet.slow import frames
 from fleet.tuning import own_rules
 from fleet.tuning.changes import Wanted, remove_own, save_own, set_override, set_overrides, set_state
 from fleet.tuning.in_force import in_force
@@ -230,6 +231,29 @@ def test_an_own_rule_finds_what_it_was_written_for() -> None:
     judge_times(1, 2)
     assert still_open("site-fp32") == []
     assert last_note("site-fp32") == "the rule is there no more"
+
+
+def test_an_own_rule_may_ask_for_flags_descriptions_annotations_and_earlier_runs() -> None:
+    """Each as it is known at the judgement; a rule that asks for another value of one of them stays silent."""
+    card, job = playing(), "n1/demo/fp32_train"
+    for pid in {int(pid) for sample in recording("fp32_train").samples for raw in sample.gpus for pid in raw.get("pids") or {}}:
+        process(card.node, pid, NOW, NOW, **{"flag.micro-batch-size": "4", "told.dtype": "fp32"})
+    frames.keep("job", "now", NOW, frames.framed("job", "now", {job: {"base_runs": 5, "note_deadline": True}}))
+    condition = "flag_micro_batch_size = 4 AND told_dtype = 'fp32' AND note_deadline AND base_runs >= {runs}"
+    ann = person()
+    for slug, runs in (("site-known", 5), ("site-other", 6)):
+        text = {
+            "scope": "job",
+            "opens": condition.format(runs=runs),
+            "summary": "Batch {flag_micro_batch_size:.0f}.",
+            "change": "",
+        }
+        save_own(slug, OWN | text, ann)
+        set_state(slug, "shadow", ann)
+    judge_times(2)
+
+    assert [(one.rule, one.target) for one in Finding.objects.filter(rule__startswith="site-")] == [("site-known", job)]
+    assert still_open("site-known")[0].content["summary"]["params"] == {"flag_micro_batch_size": 4.0}
 
 
 def test_an_own_rule_that_fails_on_the_fleet_takes_nobody_with_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,19 +7,24 @@ import pytest
 from django.utils import timezone
 from pytest_django import Settings
 
+from advisor.finding import Scope
 from fleet.findings import trials
 from fleet.findings.models import Finding
 from fleet.findings.tasks import try_rules
 from fleet.inventory.models import Gpu
+from fleet.slow import frames
 from fleet.store.series import StoreError
 from fleet.tuning.changes import TuneError, save_own, set_state, tried
 from fleet.tuning.models import OwnRule, Trial
 from tests.fleet.findings.test_judge import CARD
 from tests.fleet.findings.test_site_control import OWN
-from tests.fleet.recorded import fill
+from tests.fleet.recorded import fill, recording
 from tests.fleet.rows import gpu, node, person
+from tests.fleet.slow.past import process
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
+PIDS = {int(pid) for sample in recording("fp32_train").samples for raw in sample.gpus for pid in raw.get("pids") or {}}
+"""The processes of the recording."""
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +84,50 @@ def test_a_trial_says_where_the_rule_would_have_fired(settings: Settings) -> Non
     assert not Finding.objects.exists()
     assert tried(OwnRule.objects.get()) == trial
     assert set_state("site-fp32", "on", person("bob"))
+
+
+def ended(condition: str, scope: str) -> Trial:
+    """A trial of two windows of a rule with the condition, at its end: a node played FP32 training in both, by two runs."""
+    ann = person()
+    row, _off = save_own("site-told", OWN | {"summary": "Told.", "change": "", "scope": scope, "opens": condition}, ann)
+    trial = trials.ask(row, ann)
+    Trial.objects.update(windows_total=2)
+    card = gpu(node("n1", last_seen_at=timezone.now(), mem_total_bytes=256 << 30), **CARD)
+    now = trial.asked_at.replace(microsecond=0)
+    old = now - trials.APART
+    for end in (now, old):
+        fill("fp32_train", [card], int(end.timestamp()))
+    for pid in PIDS:
+        process(card.node, pid, old - timedelta(hours=1), old, **{"flag.micro-batch-size": "4", "flag.bf16": "false"})
+        process(card.node, pid, old + timedelta(minutes=9), now, **{"flag.micro-batch-size": "8"})
+    known: dict[Scope, Any] = {
+        "node": {card.node_id: {"note_power_policy": True}},
+        "job": {"n1/demo/fp32_train": {"base_runs": 5}},
+    }
+    for of, rows in known.items():
+        frames.keep(of, "now", now, frames.framed(of, "now", rows))
+    trials.go_on(piece_s=60.0)
+    trial.refresh_from_db()
+    return trial
+
+
+def test_flags_are_those_of_the_processes_that_were_there_then() -> None:
+    """Each of the two windows has its own: one of them fires."""
+    trial = ended("flag_micro_batch_size < 5 AND NOT flag_bf16", "job")
+
+    assert (trial.windows_with_data, trial.fired_total, trial.of_now) == (1, 1, [])
+    assert trial.targets == {"n1/demo/fp32_train": 1}
+
+
+@pytest.mark.parametrize(
+    ("scope", "condition", "feature"),
+    [("node", "note_power_policy", "note_power_policy"), ("job", "base_runs >= 5", "base_runs")],
+)
+def test_what_is_known_of_now_alone_stands_for_then(scope: str, condition: str, feature: str) -> None:
+    """Both windows fire on the one target of which it is known, and the trial names it."""
+    trial = ended(condition, scope)
+
+    assert (trial.windows_with_data, trial.judged_total, trial.fired_total, trial.of_now) == (2, 2, 2, [feature])
 
 
 def test_a_trial_goes_on_where_a_piece_left_it() -> None:
