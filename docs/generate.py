@@ -197,13 +197,14 @@ def cards() -> str:
     from advisor.planners.cards import CARDS, DTYPES
     from advisor.planners.units import written
 
-    pages = list(dict.fromkeys(source for card in CARDS for source in card.sources))
+    pages = list(dict.fromkeys(source for card in CARDS for source in (*card.sources, card.memory_total_source) if source))
     lines = [
         f"{BANNER}# Cards and versions\n\nFrom `advisor/planners/cards.py`. Peaks are dense, in TFLOP/s (INT8 in TOP/s): vendors also print figures"
         " with sparsity, twice these. An empty field was not checked against any page, or pages differ; planners take it as a flag."
-        " Memory is the vendor's figure in units of 10^9 bytes. NVLink is of all links one way.\n",
-        f"\n| card | compute capability | memory | bandwidth | TDP | NVLink | {' | '.join(dtype.upper() for dtype in DTYPES)} | pages |",
-        "| --- | --- | --- | --- | --- | --- |" + " --- |" * (len(DTYPES) + 1),
+        " Memory is the vendor's figure in units of 10^9 bytes; beside it what drivers tell as the total, with where that was seen: planners go by it"
+        " where it is known, and on a server by what the drivers of the site's own cards tell. NVLink is of all links one way.\n",
+        f"\n| card | compute capability | memory | by a driver | bandwidth | TDP | NVLink | {' | '.join(dtype.upper() for dtype in DTYPES)} | pages |",
+        "| --- | --- | --- | --- | --- | --- | --- |" + " --- |" * (len(DTYPES) + 1),
     ]
     for card in CARDS:
         memory = "" if card.memory_bytes is None else f"{card.memory_bytes / 1e9:g} GB"
@@ -213,10 +214,18 @@ def cards() -> str:
             for rate in (card.memory_bytes_per_s, card.nvlink_bytes_per_s)
         ]
         power = "" if card.tdp_w is None else f"{card.tdp_w:g} W"
-        fields = (card.name, card.compute_capability or "", memory, rates[0], power, rates[1], *peaks)
+        total = (
+            ""
+            if card.memory_total_bytes is None
+            else f"{card.memory_total_bytes / 2**20:,.0f} MiB ({pages.index(card.memory_total_source) + 1})"
+        )
+        fields = (card.name, card.compute_capability or "", memory, total, rates[0], power, rates[1], *peaks)
         lines.append(f"| {' | '.join(fields)} | {' '.join(str(pages.index(source) + 1) for source in card.sources)} |")
     lines += ["", *(f"- {card.name}: {card.note}" for card in CARDS if card.note)]
-    lines += ["\nPages:\n", *(f"{number}. <{page}>" for number, page in enumerate(pages, start=1))]
+    lines += [
+        "\nPages:\n",
+        *(f"{number}. {f'<{page}>' if ':' in page else f'`{page}`'}" for number, page in enumerate(pages, start=1)),
+    ]
     lines.append(
         "\n## Drivers\n\nFrom `advisor/planners/cuda_support.py`. A program of a CUDA version runs with the least driver of its major version, with"
         " fewer features than with the one that came with it. * was not checked against a page.\n\n| CUDA | came with | least |\n| --- | --- | --- |"

@@ -8,7 +8,7 @@ from django.utils.translation import gettext, pgettext
 from django.utils.translation import gettext_lazy as _
 
 from advisor.planners.answer import Answer
-from advisor.planners.cards import CARDS
+from advisor.planners.cards import CARDS, INVENTORY, Card
 from advisor.planners.inputs import InputError
 from advisor.planners.planner import Parameter, Planner, Shown, load
 from advisor.planners.units import Unit, written
@@ -71,7 +71,28 @@ def of_card(answer: Answer) -> list[str]:
     said = gettext("By the card table, {card}: {figures}.").format(
         card=answer.card.name, figures="; ".join(figures) or gettext("nothing")
     )
-    return [said, *([told(answer.card.note)] if answer.card.note else [])]
+    notes = [said, *([told(answer.card.note)] if answer.card.note else [])]
+    if any(one.of_card == "memory_bytes" for one, _value in answer.told):
+        notes += _of_memory(answer.card)
+    return notes
+
+
+def _of_memory(card: Card) -> list[str]:
+    """Whose figure the card's memory is, where it is not the vendor's."""
+    vendor = (
+        gettext("the vendor's figure is {size}").format(size=quantity(card.memory_bytes, "bytes")) if card.memory_bytes else ""
+    )
+    if card.memory_total_source == INVENTORY:
+        says = gettext("The memory is the least that a driver of this site tells of such a card")
+    elif card.memory_total_bytes:
+        says = gettext("The memory is what drivers tell of such a card")
+    else:
+        return [
+            gettext(
+                "The memory is the vendor's figure: what drivers tell of such a card is not known here, and may differ by a few per cent."
+            )
+        ]
+    return [f"{says}{gettext('; ')}{vendor}." if vendor else f"{says}."]
 
 
 def short(about: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.planners.cards import Card, named
 from advisor.planners.inputs import InputError
-from advisor.planners.planner import Parameter, Planner, Shown, Value
+from advisor.planners.planner import CardOf, Parameter, Planner, Shown, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class Answer:
     told: tuple[tuple[Parameter, Value], ...]
 
 
-def answer(planner: Planner, values: Mapping[str, object]) -> Answer:
-    """The answer to `values`; raises InputError as `Planner.plan` does."""
-    taken = planner.taken(values)
+def answer(planner: Planner, values: Mapping[str, object], card_of: CardOf = named) -> Answer:
+    """The answer to `values`; raises InputError as `Planner.plan` does. `card_of` as `Planner.taken` has it."""
+    taken = planner.taken(values, card_of)
     result = planner.call(**taken)
-    card = named(str(values["card"])) if values.get("card") is not None else None
+    card = card_of(str(values["card"])) if values.get("card") is not None else None
     told = tuple(
         (one, value)
         for one in planner.parameters

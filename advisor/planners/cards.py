@@ -1,12 +1,13 @@
 """CARDS: what a GPU can do at best, a row a card, each figure with the public page that it was checked against.
 
 Peaks are dense: what vendors print "with sparsity" is twice that. A figure for which no page was found, or on which pages differ, is
-None, never a guess; planners take it as a parameter. Memory is the vendor's figure times 10^9: drivers report up to 7 % more.
+None, never a guess; planners take it as a parameter. Memory is the vendor's figure times 10^9, beside it what a driver was seen to tell, up to
+7 % more: that is what a process can fill, so planners go by it where it is known.
 """
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -35,6 +36,15 @@ class Card:
     note: str = ""
     driver_name: str = ""
     """What NVML calls it, where that is not this name with NVIDIA or Tesla before it."""
+    memory_total_bytes: float | None = None
+    """What NVML and nvidia-smi tell as its total memory; None where no output was found."""
+    memory_total_source: str = ""
+    """Where that stands: a page, or a file of this repository."""
+
+    @property
+    def planned_memory_bytes(self) -> float | None:
+        """What a plan goes by: what a driver tells, else the vendor's figure."""
+        return self.memory_total_bytes or self.memory_bytes
 
 
 ML_ENGINEERING: Final = "https://github.com/stas00/ml-engineering/tree/master/compute/accelerator"
@@ -66,6 +76,27 @@ B300: Final = "https://glennklockwood.com/garden/processors/B300"
 B300_HGX: Final = "https://fibermall.com/blog/?p=17161"
 
 
+INVENTORY: Final = "inventory"
+"""As `memory_total_source`: the site's own cards tell it."""
+_MIB: Final = 1 << 20
+_MODAL: Final = "https://github.com/modal-labs/modal-client/pull/2797"
+_TOTALS: Final[dict[str, tuple[float, str]]] = {
+    "V100 SXM2 32GB": (32_768 * _MIB, "https://github.com/Wan-Video/Wan2.1/issues/5"),
+    "T4": (15_360 * _MIB, _MODAL),
+    "A100 SXM 40GB": (40_960 * _MIB, "https://github.com/bottlerocket-os/bottlerocket-core-kit/pull/834"),
+    "A100 SXM 80GB": (81_920 * _MIB, _MODAL),
+    "L4": (23_034 * _MIB, _MODAL),
+    "L40S": (46_068 * _MIB, "https://github.com/akash-network/provider-configs/pull/99"),
+    "RTX 4090": (24_564 * _MIB, "https://github.com/RLinf/RLinf/issues/255"),
+    "RTX 5090": (32_607 * _MIB, "https://github.com/noonghunna/club-3090/issues/617"),
+    "H100 SXM": (81_559 * _MIB, "https://github.com/NVIDIA/nccl/issues/1264"),
+    "H200 SXM": (150_754_820_096, "recordings/bf16_train.jsonl.gz"),
+    "B200 SXM": (183_359 * _MIB, "https://github.com/NVIDIA/TensorRT-LLM/issues/10278"),
+}
+"""What drivers of 525 and newer tell as the total memory of a card, and where that was seen: nvidia-smi's MiB, or a recording. Older
+drivers told some hundred MiB less, and less is left with ECC on a card that has it in its memory."""
+
+
 def _peaks(**tera: float) -> Mapping[str, float]:
     return MappingProxyType({dtype: value * 1e12 for dtype, value in tera.items()})
 
@@ -74,7 +105,7 @@ _AMPERE = _peaks(fp32=19.5, tf32=156, fp16=312, bf16=312, int8=624)
 _HOPPER = _peaks(fp32=67, tf32=494.5, fp16=989, bf16=989, fp8=1979, int8=1979)
 
 # fmt: off
-CARDS: Final[tuple[Card, ...]] = (
+_VENDORS: Final[tuple[Card, ...]] = (
     Card("V100 SXM2 16GB", "7.0", 16e9, 0.9e12, 300, _peaks(fp32=15.7, fp16=125), 150e9, (V100, V100_NVLINK, LEGACY)),
     Card("V100 SXM2 32GB", "7.0", 32e9, 0.9e12, 300, _peaks(fp32=15.7, fp16=125), 150e9, (V100, V100_NVLINK, LEGACY)),
     Card("T4", "7.5", 16e9, 0.32e12, 70, _peaks(fp32=8.1, fp16=65, int8=130), None, (T4, T4_MEMORY, OLDER_CAPABILITIES)),
@@ -107,6 +138,12 @@ CARDS: Final[tuple[Card, ...]] = (
     Card("MI325X", None, 256e9, 6.0e12, 1000, _peaks(fp32=163.4, tf32=653.7, fp16=1300, bf16=1300, fp8=2600, int8=2600), None, (ML_ENGINEERING,), 784.9e12),
 )
 # fmt: on
+CARDS: Final[tuple[Card, ...]] = tuple(
+    replace(card, memory_total_bytes=_TOTALS[card.name][0], memory_total_source=_TOTALS[card.name][1])
+    if card.name in _TOTALS
+    else card
+    for card in _VENDORS
+)
 
 
 def named(name: str) -> Card:

@@ -21,6 +21,7 @@ from advisor.planners.units import SUFFIXES, Unit, read
 from advisor.text import Text, _
 
 Value: TypeAlias = float | str | bool
+CardOf: TypeAlias = Callable[[str], Card]
 
 DECADES: Final = 100.0
 _SUFFIXES: Final = ("_bytes_per_s", "_flop_per_s", "_bytes", "_flop", "_hours", "_s", "_w")
@@ -179,8 +180,11 @@ class Planner:
         """The result for `values`; raises ValueError with a sentence for what is missing, unknown or cannot be."""
         return self.call(**self.taken(values))
 
-    def taken(self, values: Mapping[str, object]) -> dict[str, Value | None]:
-        """What is planned with: `values`, what a card tells, and defaults; raises ValueError as `plan` does."""
+    def taken(self, values: Mapping[str, object], card_of: CardOf = named) -> dict[str, Value | None]:
+        """What is planned with: `values`, what a card tells, and defaults; raises ValueError as `plan` does.
+
+        `card_of`: the card of a name, where somebody knows more of it than the card table.
+        """
         known = {parameter.name: parameter for parameter in self.accepted}
         for name in values:
             if name not in known:
@@ -190,7 +194,7 @@ class Planner:
                     )
                 raise InputError(_("{planner} has no {name}."), name[:60], planner=self.name)
         given = {name: known[name].checked(value) for name, value in values.items() if value is not None}
-        card = named(str(given.pop("card"))) if "card" in given else None
+        card = card_of(str(given.pop("card"))) if "card" in given else None
         asked = "dtype" in given
         dtype = str(given.pop("dtype", DTYPE.default))
         taken: dict[str, Value | None] = {}
@@ -233,7 +237,11 @@ DTYPE: Final = Parameter(
 
 def _of(card: Card, parameter: Parameter, dtype: str, asked: bool) -> Value | None:
     """What the card tells; a peak that was asked for by its dtype must be there, even where planning goes on without one."""
-    value: Value | None = card.dense_flop_per_s.get(dtype) if parameter.of_card == "peak" else getattr(card, parameter.of_card)
+    value: Value | None
+    if parameter.of_card == "peak":
+        value = card.dense_flop_per_s.get(dtype)
+    else:
+        value = card.planned_memory_bytes if parameter.of_card == "memory_bytes" else getattr(card, parameter.of_card)
     needed = (parameter.default is None and not parameter.optional) or (asked and parameter.of_card == "peak")
     if value is None and needed:
         what = f"{dtype} peak" if parameter.of_card == "peak" else parameter.of_card

@@ -19,6 +19,7 @@ from fleet import planning
 from fleet.api.asked import Query, StrictQuery
 from fleet.api.bodies import Json
 from fleet.api.problems import problem
+from fleet.inventory.site_card import card_of
 
 
 class AnyNumbers(Json):
@@ -142,7 +143,7 @@ class PlannerView(StrictQuery):
         if wrong:
             raise ValidationError({name: [planning.refusal(error)] for name, error in wrong.items()})
         try:
-            said = answer(planner, values)
+            said = answer(planner, values, card_of(planner))
         except InputError as error:
             if error.name:
                 raise ValidationError({error.name: [planning.refusal(error)]}) from None

@@ -1,4 +1,4 @@
-"""The planners: what there is to plan, and a page with sliders and a plot for each. Formulas alone: no row is read."""
+"""The planners: what there is to plan, and a page with sliders and a plot for each. Of the fleet they know one thing: the memory that its cards have."""
 
 from typing import Any
 
@@ -14,6 +14,7 @@ from advisor.planners.plot import drawn
 from fleet import planning
 from fleet.dashboard import plan_form
 from fleet.dashboard.plan_figure import figure, numbers
+from fleet.inventory.site_card import card_of
 
 
 @login_required
@@ -40,7 +41,7 @@ def planner(request: HttpRequest, name: str) -> HttpResponse:
     together = ""
     if not wrong:
         try:
-            said = answer(known, values)
+            said = answer(known, values, card_of(known))
         except InputError as error:
             if error.name in {one.name for one in known.accepted}:
                 wrong[error.name] = error

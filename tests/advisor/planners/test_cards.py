@@ -1,9 +1,15 @@
 """The card table: every figure has a page, and figures that belong together agree."""
 
+from pathlib import Path
+from typing import Final
+
 import pytest
 
 from advisor.links import nvlink_rate
 from advisor.planners.cards import CARDS, DTYPES, named
+from wire.recording import read
+
+ROOT: Final = Path(__file__).resolve().parents[3]
 
 
 def test_every_card_names_its_pages() -> None:
@@ -36,6 +42,28 @@ def test_figures_are_of_a_size_that_cards_have() -> None:
         assert card.memory_bytes_per_s is None or 1e11 <= card.memory_bytes_per_s <= 2e13
         assert card.tdp_w is None or 50 <= card.tdp_w <= 2000
         assert all(1e12 < peak < 1e17 for peak in card.dense_flop_per_s.values())
+
+
+def test_what_drivers_tell_of_memory_has_a_source_and_is_near_the_vendors_figure() -> None:
+    """Vendors count in 10^9 and leave a little out, or count in GiB: a driver tells from 2 % less to 8 % more."""
+    seen = 0
+    for card in CARDS:
+        assert (card.memory_total_bytes is None) == (card.memory_total_source == "")
+        if card.memory_total_bytes is not None and card.memory_bytes is not None:
+            seen += 1
+            assert 0.98 <= card.memory_total_bytes / card.memory_bytes <= 1.08
+            assert card.memory_total_source.startswith("https://") or (ROOT / card.memory_total_source).exists()
+            assert card.planned_memory_bytes == card.memory_total_bytes
+    assert seen >= 10
+    assert named("A40").planned_memory_bytes == 48e9
+    assert named("GB200").planned_memory_bytes is None
+
+
+def test_the_memory_of_an_h200_is_what_the_recordings_have() -> None:
+    """Read from the driver, to the byte."""
+    h200 = named("H200 SXM")
+
+    assert read(ROOT / h200.memory_total_source).header.gpus[0].mem_total_bytes == h200.memory_total_bytes
 
 
 def test_nvlink_is_that_of_the_generation() -> None:

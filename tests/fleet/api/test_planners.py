@@ -9,14 +9,16 @@ from rest_framework.test import APIClient
 from advisor.planners.planner import Planner, load
 from fleet.accounts.models import User
 from tests.fleet.planner_vectors import VECTORS
+from tests.fleet.rows import gpu, node
 
 URL = "/api/v1/planners/"
+pytestmark = pytest.mark.django_db
 STALL = {"gpus": 1024, "stall_s": 60}
 
 
 @pytest.fixture
 def reader() -> APIClient:
-    """Somebody who is known. These tests have no database: a plan that read a row would fail them."""
+    """Somebody who is known."""
     client = APIClient()
     client.force_authenticate(User(username="reader"))
     return client
@@ -66,7 +68,8 @@ def test_a_plan_says_what_to_be_careful_of_what_a_card_told_and_what_it_rests_on
     plan = planned(reader, "training-memory", {"parameters": "7B", "card": "h100-sxm"})
 
     assert plan["warnings"][0].startswith("It does not fit with a margin")
-    assert plan["notes"][0] == "By the card table, H100 SXM: Memory of the GPU 74.51 GiB."
+    assert plan["notes"][0] == "By the card table, H100 SXM: Memory of the GPU 79.65 GiB."
+    assert plan["notes"][1] == "The memory is what drivers tell of such a card; the vendor's figure is 74.51 GiB."
     assert len(plan["notes"]) > 3
     assert "Fits, and leaves a margin: no" in plan["lines"]
     assert "Memory needed: 110.5 GiB" in plan["lines"]
@@ -216,3 +219,12 @@ def test_planners_are_for_who_is_known(path: str, stranger: APIClient) -> None:
 def test_a_token_that_may_only_read_plans_too(bob: APIClient) -> None:
     """A plan changes nothing, though it is asked for by POST."""
     assert planned(bob, "checkpoint-interval", STALL)["results"]
+
+
+def test_the_memory_of_a_card_is_what_the_sites_own_cards_have(reader: APIClient) -> None:
+    """As it stands in the inventory, by the name that the driver tells."""
+    gpu(node("n1"), model="NVIDIA H100 80GB HBM3", mem_total_bytes=85_000_000_000)
+    plan = planned(reader, "inference-memory", {"parameters": "8B", "layers": 32, "card": "H100 SXM"})
+
+    assert plan["input"]["memory_bytes"] == 85_000_000_000
+    assert plan["notes"][1].startswith("The memory is the least that a driver of this site tells of such a card")

@@ -21,13 +21,15 @@ from fleet.dashboard.plan_figure import MOST_BELOW, figure, numbers
 from fleet.dashboard.plan_form import suffixes
 from fleet.dashboard.views import planners
 from tests.fleet.planner_vectors import VECTORS
+from tests.fleet.rows import gpu, node
 
+pytestmark = pytest.mark.django_db
 ALL = pytest.mark.parametrize("planner", load(), ids=lambda planner: planner.name)
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh-hans"])
 
 
 def page(name: str, query: dict[str, Any] | None = None, language: str = "en") -> str:
-    """The page's HTML. These tests have no database: a page that read a row would fail them."""
+    """The page's HTML."""
     asked = {key: "yes" if value is True else value for key, value in (query or {}).items()}
     request = RequestFactory().get(f"/planners/{name}/?{urlencode(asked)}")
     request.user = User(username="vera")
@@ -182,7 +184,6 @@ def test_there_is_no_other_planner() -> None:
         planners.planner(request, "xyzzy")
 
 
-@pytest.mark.django_db
 def test_the_list_leads_to_every_planner(viewer: Client) -> None:
     """From the navigation, with a line on each."""
     html = unescape(viewer.get("/planners/").content.decode())
@@ -229,3 +230,31 @@ def test_the_script_reads_and_writes_the_units_that_the_server_reads() -> None:
         assert isinstance(sizes, dict)
         assert set(written) <= set(sizes), unit
         assert sorted(written, key=lambda suffix: sizes[suffix]) == list(written)
+
+
+def test_the_memory_of_a_card_is_what_the_sites_own_cards_have(django_assert_num_queries: Any) -> None:
+    """The least of them, as it says, beside the vendor's figure; else what drivers tell of such a card. Only who names one reads a row."""
+    asked = {"parameters": "7B", "card": "H200 SXM"}
+    assert "The memory is what drivers tell of such a card; the vendor's figure is 131.3 GiB." in unescape(
+        page("training-memory", asked)
+    )
+    home = node("n1")
+    for index, total in enumerate((150 << 30, 139 << 30)):
+        gpu(home, index, model="NVIDIA H200", mem_total_bytes=total)
+    gpu(home, 2, model="NVIDIA H200", mem_total_bytes=16 << 30, parent_uuid="GPU-0")
+    gpu(home, 3, model="NVIDIA L4", mem_total_bytes=22 << 30)
+    gpu(home, 4, model="NVIDIA H200", mem_total_bytes=None)
+    gpu(home, 5, model="NVIDIA H200", mem_total_bytes=1 << 30, present=False)
+    with django_assert_num_queries(2):  # what is planned with, and what is said of it
+        html = unescape(page("training-memory", asked))
+    with django_assert_num_queries(0):
+        page("training-memory", {"parameters": "7B", "memory_bytes": "80GiB"})
+        page("roofline", {"weights_bytes": "16GB", "card": "H200 SXM"})
+
+    assert "Memory of the GPU 139 GiB" in html
+    assert "The memory is the least that a driver of this site tells of such a card; the vendor's figure is 131.3 GiB." in html
+
+
+def test_a_card_of_which_no_driver_is_known_says_so() -> None:
+    """The vendor's figure may be a few per cent too small."""
+    assert "The memory is the vendor's figure" in unescape(page("training-memory", {"parameters": "7B", "card": "A40"}))
