@@ -10,7 +10,20 @@ from typing import Final
 
 import polars as pl
 
-from advisor import card_readings, described, hosts, kinds, memory_split, partitions, planned, ranks, services, stacks, storage
+from advisor import (
+    card_readings,
+    decoding,
+    described,
+    hosts,
+    kinds,
+    memory_split,
+    partitions,
+    planned,
+    ranks,
+    services,
+    stacks,
+    storage,
+)
 from advisor.features import Frames
 from advisor.frames import Window
 from advisor.partial import Partial, merge, partial
@@ -104,6 +117,7 @@ def with_more(frames: Frames, more: More) -> Frames:
     job = _of_memory(job)
     constants = [pl.lit(more.constants.get(name), pl.Float64).alias(name) for name in _CONSTANTS]
     job = memory_split.with_split(stacks.with_arch(planned.of_jobs(job.with_columns(constants))))
+    job = decoding.with_sequences(job, service, gpu)
     fleet = pl.DataFrame(
         {"fleet": ["fleet"], "evaluated": [True], "members": [[]]}, schema_overrides={"members": pl.List(pl.Int64)}
     )

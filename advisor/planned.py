@@ -132,7 +132,7 @@ def _mfu() -> pl.Expr:
     peak: pl.Expr = pl.lit(None, pl.Float64)
     for dtype in ("bf16", "fp16", "fp8", "tf32", "fp32"):
         by_model = {
-            name: card.dense_flop_per_s[dtype] for card in CARDS for name in _names(card) if dtype in card.dense_flop_per_s
+            name: card.dense_flop_per_s[dtype] for card in CARDS for name in names_of(card) if dtype in card.dense_flop_per_s
         }
         of_model = pl.col("gpu_model").replace_strict(by_model, default=None, return_dtype=pl.Float64)
         peak = pl.when(pl.col("dtype") == dtype).then(of_model).otherwise(peak)
@@ -140,6 +140,6 @@ def _mfu() -> pl.Expr:
     return pl.when(share <= 1).then(share)  # more than all of it: what was told is wrong
 
 
-def _names(card: Card) -> set[str]:
+def names_of(card: Card) -> set[str]:
     """What drivers call a card."""
     return {name for name in (card.driver_name, card.name, f"NVIDIA {card.name}") if name}

@@ -172,7 +172,7 @@ PAIRS: Final = (
         "samples_from_disk",
         "four workers read samples from the disk, past the page cache",
         "samples_staged",
-        "the samples staged to the host's memory",
+        "the samples copied to a folder of the local disk, and read from there like any file: through the page cache",
         r"stage to the local disk",
         alone=True,
     ),

@@ -17,7 +17,7 @@ from typing import Any, Final
 from advisor.recorded import judge
 from lab.outcomes import Outcome, Run, named_change, outcome
 from lab.pairs import Pair
-from lab.scratch import VARIABLES, place
+from lab.scratch import VARIABLE, place
 from wire import recording
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -73,7 +73,7 @@ class Runner:
         file = self.recordings / f"{name}.jsonl.gz"
         words = [*self.fettle, "run", "--record", str(file), "--", *self.command(name, self.seconds, settings)]
         run = Run(program=name, settings=dict(settings), measured=None, bottleneck=None, findings=[], trouble=None)
-        with _places() as places:
+        with _place() as places:
             code, out, said = self._call(words, os.environ | places | {"CUDA_VISIBLE_DEVICES": devices})
         if code is None:
             run["trouble"] = f"ended after {self.longest_s:g} s, unfinished: {_last(said)}"
@@ -132,12 +132,10 @@ def judged(run: Run, file: Path, said: str = "") -> str | None:
 
 
 @contextlib.contextmanager
-def _places() -> Iterator[dict[str, str]]:
-    """Folders on disk and in memory for a program's files, gone when it has ended."""
-    with contextlib.ExitStack() as stack:
-        where = [place(memory=memory) for memory in (False, True)]
-        made = [stack.enter_context(tempfile.TemporaryDirectory(prefix="fettle-lab-", dir=one)) for one in where]
-        yield dict(zip(VARIABLES, made, strict=True))
+def _place() -> Iterator[dict[str, str]]:
+    """A folder on disk for a program's files, gone when it has ended."""
+    with tempfile.TemporaryDirectory(prefix="fettle-lab-", dir=place()) as made:
+        yield {VARIABLE: made}
 
 
 def _measured(out: str) -> dict[str, Any] | None:

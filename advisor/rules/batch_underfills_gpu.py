@@ -2,7 +2,8 @@
 
 SM activity while busy: 0.135 for tiny layers in a CUDA graph, 0.75 and more for everything that fills the card.
 
-Gain: docs/lab.md. SM activity does not bound it (0.9 over 0.16 is 5.5; measured were 57): an SM with one small tile counts as active.
+Gain: docs/lab.md. SM activity does not bound it (0.9 over 0.16 is 5.5; measured were 57): an SM with one small tile counts as active. So the
+busiest math pipe bounds it, and what fills the SMs, or a tenth of that bound, is the least to expect of a batch doubled until it pays no more.
 """
 
 import polars as pl
@@ -15,6 +16,7 @@ c = pl.col
 
 _REACH = 0.85  # of a math pipe: bottleneck.py
 _SMS_FILLED = 0.9 / c.sm_active_when_busy.clip(0.05)
+_MOST = pl.max_horizontal(_SMS_FILLED.fill_null(2.0), (_REACH / c.math_when_busy.clip(0.005)).fill_null(8.0)).clip(2.0, 64.0)
 
 RULE = Rule(
     id="batch-underfills-gpu",
@@ -63,11 +65,11 @@ RULE = Rule(
         Step("diff", "# many small models or environments: batch them\n+ out = torch.vmap(model)(inputs)"),
     ),
     gain=Expect(
-        (0.5 * _SMS_FILLED).fill_null(1.1).clip(1.1, 1.5),
-        pl.max_horizontal(_SMS_FILLED.fill_null(2.0), (_REACH / c.math_when_busy.clip(0.005)).fill_null(8.0)).clip(2.0, 64.0),
+        pl.max_horizontal((0.5 * _SMS_FILLED).fill_null(1.1), 0.1 * _MOST).clip(1.1, None),
+        _MOST,
         _(
-            "The lower value is one doubling that gives half of what it could, the upper a batch doubled until the busiest math pipe"
-            " is near what it can reach, 64 at most: more work for each SM counts too. For comparison, on an H200: 57 times the samples a second"
+            "The upper value is a batch doubled until the busiest math pipe is near what it can reach, 64 at most: more work for each SM counts too."
+            " The lower one is half of what fills the SMs, or a tenth of the upper one. For comparison, on an H200: 57 times the samples a second"
             " at 128 times the batch."
         ),
     ),

@@ -6,10 +6,16 @@ holds a context on it, its program most likely runs on the processor. CUDA_VISIB
 
 import polars as pl
 
+from advisor.planned import names_of
+from advisor.planners.cards import CARDS
 from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
+
+_FP32 = {name: card.dense_flop_per_s["fp32"] for card in CARDS if "fp32" in card.dense_flop_per_s for name in names_of(card)}
+_CORE_FLOP_PER_S = 75e9  # of a server's core at 16 FP32 operations a clock and unit, with what programs reach of it
+_RATIO = c.name.replace_strict(_FP32, default=20e12, return_dtype=pl.Float64) / (_CORE_FLOP_PER_S * c.other_cores.clip(2))
 
 RULE = Rule(
     id="container-without-gpu",
@@ -46,7 +52,14 @@ RULE = Rule(
         Step("config", "resources: {{limits: {{nvidia.com/gpu: 1}}}}\nruntimeClassName: nvidia"),
         Step("config", "#SBATCH --gres=gpu:1"),
     ),
-    gain=Expect(5.0, 50.0, _("Deep learning on a GPU is 5 to 50 times as fast as on the processors beside it.")),
+    gain=Expect(
+        (0.1 * _RATIO).clip(2.0, 20.0),
+        (0.5 * _RATIO).clip(5.0, 100.0),
+        _(
+            "A tenth to a half of the card's FP32 peak over what the {other_cores:.0f} busy cores reach at 75 GFLOP/s each: an estimate. For"
+            " comparison, deep learning on a GPU was seen 5 to 50 times as fast as on the processors beside it."
+        ),
+    ),
     recovers=1.0,
     risk=_("None."),
     rollback=_("Nothing to roll back."),

@@ -37,7 +37,14 @@ RULE = Rule(
         Step("command", "docker run --gpus {working_gpus} IMAGE  # or take fewer", when=DOCKER),
         Step("command", 'echo "$CUDA_VISIBLE_DEVICES"  # in the job: it must name the GPUs that the job got'),
     ),
-    gain=Expect(1.0, c.gpus / c.working_gpus, _("GPUs held over GPUs that work: the speed if the missing ranks are started.")),
+    gain=Expect(
+        (0.4 * c.gpus / c.working_gpus).clip(1.0, None),
+        c.gpus / c.working_gpus,
+        _(
+            "The upper value is GPUs held over GPUs that work: the speed if the missing ranks are started. The lower one is two fifths of it: ranks"
+            " wait for each other."
+        ),
+    ),
     recovers=1 - c.working_gpus / c.gpus,
     risk=_("More ranks raise the global batch: lower accumulation or rescale the learning rate."),
     rollback=_("Start as before."),

@@ -131,6 +131,8 @@ class RuleCases:
         for text in (finding.title, finding.summary, finding.risk, finding.rollback, finding.verify):
             assert text.english()
             assert "?" not in text.english()
+        if finding.expected_gain is not None:  # a range that holds everything says nothing
+            assert finding.expected_gain.high <= 10 * finding.expected_gain.low
 
     def test_it_stays_silent_on_a_healthy_job(self) -> None:
         """A training that is fine is judged and left alone, and its open finding closes."""
