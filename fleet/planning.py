@@ -78,21 +78,17 @@ def of_card(answer: Answer) -> list[str]:
 
 
 def _of_memory(card: Card) -> list[str]:
-    """Whose figure the card's memory is, where it is not the vendor's."""
-    vendor = (
-        gettext("the vendor's figure is {size}").format(size=quantity(card.memory_bytes, "bytes")) if card.memory_bytes else ""
-    )
+    """Whose figure the card's memory is."""
+    vendor = quantity(card.memory_bytes, "bytes") if card.memory_bytes else None
+    if card.memory_total_source == INVENTORY and vendor is None:
+        return [gettext("The memory is the least that a driver of this site tells of such a card.")]
     if card.memory_total_source == INVENTORY:
-        says = gettext("The memory is the least that a driver of this site tells of such a card")
+        says = gettext("The memory is the least that a driver of this site tells of such a card; the vendor's figure is {size}.")
     elif card.memory_total_bytes:
-        says = gettext("The memory is what drivers tell of such a card")
+        says = gettext("The memory is what drivers tell of such a card; the vendor's figure is {size}.")
     else:
-        return [
-            gettext(
-                "The memory is the vendor's figure: what drivers tell of such a card is not known here, and may differ by a few per cent."
-            )
-        ]
-    return [f"{says}{gettext('; ')}{vendor}." if vendor else f"{says}."]
+        says = gettext("The memory is the vendor's figure; what drivers tell of such a card may differ by a few per cent.")
+    return [says.format(size=vendor)]
 
 
 def short(about: str) -> str:
