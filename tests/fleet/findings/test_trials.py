@@ -91,9 +91,9 @@ def ended(condition: str, scope: str) -> Trial:
     ann = person()
     row, _off = save_own("site-told", OWN | {"summary": "Told.", "change": "", "scope": scope, "opens": condition}, ann)
     trial = trials.ask(row, ann)
-    Trial.objects.update(windows_total=2)
-    card = gpu(node("n1", last_seen_at=timezone.now(), mem_total_bytes=256 << 30), **CARD)
-    now = trial.asked_at.replace(microsecond=0)
+    now = trial.asked_at.replace(second=50, microsecond=0)  # the recording is in whole minutes, of which processes are read
+    Trial.objects.update(windows_total=2, asked_at=now)
+    card = gpu(node("n1", last_seen_at=now, mem_total_bytes=256 << 30), **CARD)
     old = now - trials.APART
     for end in (now, old):
         fill("fp32_train", [card], int(end.timestamp()))
