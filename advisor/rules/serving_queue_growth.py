@@ -51,7 +51,7 @@ RULE = Rule(
         Show("requests_waiting", "requests", ">=", "waiting_opens"),
         Show("waiting_share", "ratio", ">=", "waiting_share_opens"),
         Show("queue_s", "seconds", ">=", "queue_opens_s"),
-        Show("requests_waiting_growth_per_min", "requests"),
+        Show("requests_waiting_growth_per_min", "per_minute"),
         Show("requests_running", "requests"),
         Show("max_num_seqs", "requests"),
         Show("kv_cache_used", "ratio"),

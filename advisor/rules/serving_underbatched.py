@@ -55,9 +55,9 @@ RULE = Rule(
         Show("dram_active_when_busy", "ratio", ">=", "dram_active_when_busy_opens"),
         Show("mem_used_share_max", "ratio", "<", "mem_used_share_max_opens"),
         Show("sm_occupancy", "ratio"),
-        Show("sequences_now", ""),
-        Show("sequences_padded", ""),
-        Show("sequences_planned", ""),
+        Show("sequences_now", "sequences"),
+        Show("sequences_padded", "sequences"),
+        Show("sequences_planned", "sequences"),
     ),
     change=(
         Step("flag", "--max-num-seqs 512 --max-num-batched-tokens 16384  # vLLM", when=VLLM),

@@ -11,6 +11,7 @@ import polars as pl
 from django.utils.translation import gettext
 
 from advisor import rule as catalogue
+from advisor.annotations import NOTES
 from advisor.conditions import SCOPES, ConditionError, columns, condition
 from advisor.conditions import of_now as of_now_in
 from advisor.expression_tree import compared, needed
@@ -21,6 +22,7 @@ from advisor.text import Text, fields, within_quotes
 from advisor.unshown import UNSHOWN
 from fleet.accounts.plain_text import REFUSED, is_plain
 from fleet.tuning.models import OwnRule
+from wire.labels import DESCRIBED, FLAGS
 from wire.metrics import Scope as MetricScope
 from wire.metrics import of
 
@@ -144,11 +146,23 @@ def told(text: Text) -> str:
     return gettext(text.id).format_map(text.params)
 
 
+_TYPED: Final = (("flag", FLAGS), ("told", DESCRIBED))
+"""What people write on command lines and in descriptions: plain numbers, whose unit is the program's own."""
+_NOTE_UNITS: Final = {"GPUs": "gpus", "seconds since": "seconds"}
+
+
 @cache
 def _units() -> Mapping[str, str]:
     shown = {show.feature: show.unit for rule in catalogue.load() for show in rule.evidence}
     metrics = {metric.name: metric.unit for scope in _SCOPES_OF_METRICS for metric in of(scope)}
-    return metrics | {name: of_name for name, (of_name, _words) in UNSHOWN.items()} | shown
+    typed = {
+        f"{of_name}_{name}".replace("-", "_"): "number"
+        for of_name, kinds in _TYPED
+        for name, kind in kinds.items()
+        if kind == "number"
+    }
+    notes = {f"note_{note.key}": _NOTE_UNITS.get(note.unit, note.unit) or "number" for note in NOTES if note.dtype.is_numeric()}
+    return metrics | typed | notes | {name: of_name for name, (of_name, _words) in UNSHOWN.items()} | shown
 
 
 def _wrong_text(name: str, text: str, scope: Scope) -> str:
