@@ -74,11 +74,11 @@ RULE = Rule(
         ),
     ),
     gain=Expect(
-        1.3,
+        1.2,
         pl.min_horizontal(3.0, 1 / (1 - c.share_data).clip(0.05)),
         _(
-            "The upper value is 1 / (1 - data share), 3 at most; moving decoding to the GPU typically gives 1.3 to 2 times where the"
-            " CPU is full."
+            "The upper value is 1 / (1 - data share), 3 at most; moving decoding to the GPU typically gives 1.2 to 2 times where the"
+            " CPU is full (augmentation alone, on three H200 machines: 1.28 to 2.74)."
         ),
     ),
     recovers=c.share_data * 0.7,
