@@ -11,6 +11,7 @@ from fleet.ingest import facts, whereabouts
 from fleet.ingest.accept import clean
 from fleet.ingest.whereabouts import Elsewhere
 from fleet.inventory.models import Gpu, Node
+from fleet.jobs import holdings
 from wire.messages import GpuFacts, Hello, HostFacts
 
 MAX_ABSENT: Final = 64
@@ -70,6 +71,8 @@ def enrol(hello: Hello, is_current: bool, process: str, yields: bool = False) ->
         _make_room([gpu for gpu in known.values() if gpu.uuid not in listed and (is_current or not gpu.present)])
     Gpu.objects.bulk_create(new)
     known.update({gpu.uuid: gpu for gpu in new})
+    if new:
+        holdings.resolve(node, timezone.now())
     if is_current:
         changed += _refresh(hello, known)
         node.gpus.exclude(uuid__in=listed).filter(present=True).update(present=False)

@@ -1,0 +1,87 @@
+"""Which devices a job was given, and when they were taken from it: rows of Allocation."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, TypedDict
+
+from django.db.models import Q
+
+from fleet.inventory.models import Gpu, Node
+from fleet.jobs.devices import Cards
+from fleet.jobs.hosts import nodes
+from fleet.jobs.models import Allocation, Job
+
+LATE: Final = timedelta(days=7)
+"""Devices that no agent told of are looked for again so long after they were given back."""
+
+
+class Given(TypedDict):
+    """Devices of one node that a job holds from now on, as fleet.jobs.devices.devices reads them."""
+
+    node: str
+    devices: Sequence[str]
+    shared: bool
+
+
+def give(job: Job, name: str, held: Mapping[str, bool], cards: Cards, at: datetime) -> None:
+    """Let the job hold these devices of the node `name`, each with whether it is shared, and no others there.
+
+    The first that are told of a node were held from the job's start; what comes later, from `at`. An end is final: what is told after
+    it was held until then.
+    """
+    rows = list(job.allocations.filter(node_name=name))
+    still = {row.device: row for row in rows if row.until_at == job.ended_at}
+    since = max(at, job.started_at) if rows and job.ended_at is None else job.started_at
+    node = cards.node
+    new = []
+    for device, shared in held.items():
+        gpu = cards.find(device)
+        row = still.pop(device, None) or _by_gpu(still, gpu)
+        if row is None:
+            row = Allocation(job=job, node_name=name, device=device, from_at=since, until_at=job.ended_at)
+            new.append(row)
+        wanted = gpu.pk if gpu is not None else row.gpu_id, node.pk if node is not None else row.node_id, shared
+        if row.pk is not None and (row.gpu_id, row.node_id, row.shared) == wanted:
+            continue
+        row.gpu_id, row.node_id, row.shared = wanted
+        if row.pk is not None:
+            row.save(update_fields=["gpu", "node", "shared"])
+    Allocation.objects.bulk_create(
+        new,
+        update_conflicts=True,
+        unique_fields=["job", "node_name", "device", "from_at"],
+        update_fields=["until_at", "gpu", "node", "shared"],
+    )
+    if still and job.ended_at is None:
+        Allocation.objects.filter(pk__in=[row.pk for row in still.values()]).update(until_at=max(at, job.started_at))
+
+
+def _by_gpu(rows: dict[str, Allocation], gpu: Gpu | None) -> Allocation | None:
+    """The row of the same GPU under another name: told by its index first, by its UUID then."""
+    name = next((name for name, row in rows.items() if gpu is not None and row.gpu_id == gpu.pk), None)
+    return rows.pop(name) if name is not None else None
+
+
+def take_all(job: Job, ended_before: datetime | None) -> None:
+    """End what the job holds with the job; where its end was told otherwise before (`ended_before`), put that right."""
+    job.allocations.filter(until_at=ended_before).update(until_at=job.ended_at)
+    if job.ended_at is not None:
+        job.allocations.filter(from_at__gt=job.ended_at).delete()
+        job.allocations.filter(until_at__gt=job.ended_at).update(until_at=job.ended_at)
+
+
+def resolve(node: Node, at: datetime) -> int:
+    """How many devices that were told of the node before its agent spoke are GPUs now."""
+    short, dot, _domain = node.name.partition(".")
+    called = Q(node_name__in=[node.name, short]) if dot else Q(node_name=node.name) | Q(node_name__startswith=f"{node.name}.")
+    still = Q(until_at=None) | Q(until_at__gte=at - LATE)
+    rows = list(Allocation.objects.filter(called, still, gpu=None))
+    if not rows:
+        return 0
+    meant = nodes(row.node_name for row in rows)  # of two nodes whose names differ in the domain alone, neither
+    rows = [row for row in rows if meant.get(row.node_name) == node]
+    cards = Cards(Gpu.objects.filter(node=node), node)
+    for row in rows:
+        row.node, row.gpu = node, cards.find(row.device)
+    Allocation.objects.bulk_update(rows, ["node", "gpu"])
+    return sum(row.gpu is not None for row in rows)

@@ -1,0 +1,175 @@
+"""Starts, changes and ends of jobs as schedulers tell them: in order, out of order, twice."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fleet.jobs.holdings import Given, resolve
+from fleet.jobs.models import Allocation, Job
+from fleet.jobs.telling import TellJobError, Told, keep, tell
+from tests.fleet.rows import gpu, node
+
+pytestmark = pytest.mark.django_db
+START = datetime(2026, 11, 1, 12, tzinfo=UTC)
+END = START + timedelta(hours=2)
+LATER = START + timedelta(hours=1)
+
+
+def told(**more: Any) -> Told:
+    """Something of the job 4711."""
+    return Told(**{"cluster": "west", "job_id": "4711", **more})  # type: ignore[typeddict-item] # checked by its readers
+
+
+def start(*devices: str, on: str = "n1", shared: bool = False, **more: Any) -> Told:
+    """Its start, with these devices."""
+    return told(started_at=START, **{"state": "running", "allocations": [Given(node=on, devices=devices, shared=shared)], **more})
+
+
+def held(job: Job) -> list[tuple[str, str, datetime, datetime | None]]:
+    """What it holds and held."""
+    rows = job.allocations.order_by("node_name", "device", "from_at")
+    return [(row.node_name, row.device, row.from_at, row.until_at) for row in rows]
+
+
+def test_a_start_and_an_end_make_one_run_with_what_it_held() -> None:
+    """The devices are the job's from its start to its end, by the scheduler's clock, whenever they are told."""
+    n1 = node("n1")
+    zero, one = gpu(n1, 0), gpu(n1, 1)
+    (job,) = tell([start("0", one.uuid, name="train-0042.sh", user="ada", gpus_total=2)], START + timedelta(seconds=9))
+
+    (same,) = tell([told(started_at=START, ended_at=END, exit_code=3)], END + timedelta(seconds=5))
+
+    assert same == job
+    assert (same.state, same.ended_at, same.exit_code, same.gpus_total) == ("failed", END, 3, 2)
+    assert same.family == "west/ada/train.sh"
+    rows = {row.gpu_id: (row.node_id, row.from_at, row.until_at) for row in same.allocations.all()}
+    assert rows == {zero.pk: (n1.pk, START, END), one.pk: (n1.pk, START, END)}
+
+
+def test_the_same_told_twice_changes_nothing() -> None:
+    """Schedulers repeat themselves when an answer got lost."""
+    gpu(node("n1"))
+    first = keep([start("0")], START)
+    before = list(Allocation.objects.values())
+
+    again = keep([start("0")], LATER)
+
+    assert [(is_new, job.pk) for job, is_new in first + again] == [(True, first[0][0].pk), (False, first[0][0].pk)]
+    assert list(Allocation.objects.values()) == before
+    ends = [tell([told(started_at=START, state="completed", ended_at=END)], END + timedelta(minutes=n))[0] for n in range(2)]
+    assert held(ends[0]) == held(ends[1]) == [("n1", "0", START, END)]
+    assert Job.objects.count() == 1
+
+
+def test_an_end_wins_over_a_start_that_comes_late() -> None:
+    """Prologs and epilogs are sent by many nodes, and arrive as they do."""
+    tell([told(started_at=START, ended_at=END, state="timeout")], END)
+
+    (job,) = tell([start("0", name="train")], END + timedelta(minutes=1))
+
+    assert (job.state, job.ended_at, job.name) == ("timeout", END, "train")
+    assert held(job) == [("n1", "0", START, END)]
+
+
+def test_an_end_that_names_its_devices_does_not_double_them() -> None:
+    """An epilog may send what its prolog sent."""
+    tell([start("0", "1")], START)
+
+    (job,) = tell([start("0", "1", state="completed", ended_at=END)], END)
+
+    assert held(job) == [("n1", "0", START, END), ("n1", "1", START, END)]
+
+
+def test_a_better_end_puts_the_first_right() -> None:
+    """The epilog's clock first, the accounting's word then."""
+    tell([start("0")], START)
+    tell([told(started_at=START, state="completed")], END + timedelta(seconds=30))
+
+    (job,) = tell([told(started_at=START, ended_at=END)], END + timedelta(hours=1))
+
+    assert (job.ended_at, job.state) == (END, "completed")
+    assert held(job) == [("n1", "0", START, END)]
+
+
+def test_a_job_that_was_given_up_goes_on_when_it_is_told_of() -> None:
+    """`lost` is a guess; its scheduler knows better."""
+    tell([start("0")], START)
+    tell([told(started_at=START, state="lost")], LATER)
+
+    (job,) = tell([told(started_at=START, state="running")], END)
+
+    assert (job.state, job.ended_at) == ("running", None)
+    assert held(job) == [("n1", "0", START, None)]
+
+
+def test_devices_that_are_not_named_any_more_end_and_new_ones_begin_then() -> None:
+    """A job that shrinks and grows: each device has its own interval."""
+    tell([start("0", "1")], START)
+
+    (job,) = tell([start("1", "2")], LATER)
+
+    assert held(job) == [("n1", "0", START, LATER), ("n1", "1", START, None), ("n1", "2", LATER, None)]
+    tell([start()], END)
+    assert [row[3] for row in held(job)] == [LATER, END, END]
+
+
+def test_nodes_tell_each_of_its_own() -> None:
+    """What one node's prolog sends leaves the others' devices, and is held from the start however late it comes."""
+    tell([start("0", on="n1")], START)
+
+    (job,) = tell([start("0", on="n2")], LATER)
+
+    assert held(job) == [("n1", "0", START, None), ("n2", "0", START, None)]
+
+
+def test_one_gpu_under_two_names_is_one_device() -> None:
+    """The prolog says index 0, the reconciler the UUID."""
+    one = gpu(node("n1"), 0)
+    tell([start("0")], START)
+
+    (job,) = tell([start(one.uuid, shared=True)], LATER)
+
+    assert [(row.gpu_id, row.until_at, row.shared) for row in job.allocations.all()] == [(one.pk, None, True)]
+
+
+def test_without_a_start_the_newest_run_is_meant() -> None:
+    """Scripts that do not know the start still tell the end of what runs."""
+    tell([start("0"), told(started_at=LATER, state="running")], LATER)
+
+    (job,) = tell([told(state="cancelled")], END)
+
+    assert (job.started_at, job.state, job.ended_at) == (LATER, "cancelled", END)
+    assert Job.objects.get(started_at=START).ended_at is None
+
+
+def test_without_a_start_and_a_run_nothing_is_written() -> None:
+    """All of a request or none; the sentence says what is missing."""
+    with pytest.raises(TellJobError, match="started_at"):
+        tell([start("0"), Told(cluster="west", job_id="1", state="completed")], START)
+    assert not Job.objects.exists()
+    assert not Allocation.objects.exists()
+
+
+def test_an_end_before_the_start_is_refused() -> None:
+    """Of the newest run, too, whose start the request did not name."""
+    tell([start("0")], START)
+    with pytest.raises(TellJobError, match="before"):
+        tell([told(ended_at=START - timedelta(seconds=1))], END)
+
+
+def test_a_device_that_nobody_told_of_is_kept_and_found_once_its_agent_speaks() -> None:
+    """By index, by UUID and by count, with or without the node's domain; what is no GPU there stays as told."""
+    (job,) = tell([start("0", "GPU-n1.site-1", "7", "gpu:h100:2")], START)
+    assert [row.gpu_id for row in job.allocations.all()] == [None] * 4
+    assert resolve(node("n2"), LATER) == 0
+
+    n1 = node("n1.site")
+    zero, one = gpu(n1, 0), gpu(n1, 1)
+    found = resolve(n1, LATER)
+
+    assert found == 2
+    assert {row.device: row.gpu_id for row in job.allocations.all()} == {
+        "0": zero.pk, "GPU-n1.site-1": one.pk, "7": None, "gpu:h100:2": None,
+    }  # fmt: skip
+    assert {row.node_id for row in job.allocations.all()} == {n1.pk}
