@@ -20,6 +20,7 @@ from fleet.api.bodies import TooLarge
 from fleet.api.problems import CONTENT_TYPE, as_problem, document
 from fleet.commands.asking import AskError
 from fleet.findings.lifecycle import MoveError
+from fleet.jobs.telling import TellJobError
 from fleet.store.series import StoreError
 from fleet.tuning.changes import NotNowError, TuneError
 from fleet.tuning.own_rules import OwnRuleError
@@ -47,7 +48,7 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(error, StoreError):
         log.error("The store failed a request: %s", error)  # its text may name paths: for the log alone
         error = StoreUnavailable()
-    elif isinstance(error, MoveError | AskError | TellError | NotNowError):
+    elif isinstance(error, MoveError | AskError | TellError | TellJobError | NotNowError):
         error = Conflict(str(error))
     elif isinstance(error, TuneError):
         error = ValidationError({"detail": str(error)})

@@ -82,3 +82,10 @@ class MaySendProfiles(_Senders):
         "This needs the node's own token, or the right to add profiles (operators have it) with a token that was made with --write."
     )
     right = "profiles.add_jobprofile"
+
+
+class MayTellJobs(_Writers):
+    """Reading is for everyone who is known; telling of jobs needs the right to, and a token that may write."""
+
+    message = _("This needs the right to change jobs (operators have it), and with a token one that was made with --write.")
+    right = "jobs.change_job"

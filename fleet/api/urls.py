@@ -6,6 +6,7 @@ from rest_framework.routers import SimpleRouter
 from fleet.api.annotations import AnnotationViewSet
 from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
 from fleet.api.commands import CommandViewSet
+from fleet.api.jobs import JobViewSet
 from fleet.api.own_rules import OwnRuleViewSet
 from fleet.api.planners import PlannersView, PlannerView
 from fleet.api.profiles import ProfileViewSet
@@ -20,6 +21,7 @@ router.register("gpus", GpuViewSet)
 router.register("findings", FindingViewSet)
 router.register("bench-runs", BenchRunViewSet)
 router.register("bench-scores", BenchScoreViewSet)
+router.register("jobs", JobViewSet)
 router.register("annotations", AnnotationViewSet)
 router.register("rules", RuleViewSet, basename="rule")
 router.register("own-rules", OwnRuleViewSet)

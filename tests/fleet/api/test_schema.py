@@ -19,6 +19,8 @@ from fleet.annotations.telling import tell
 from fleet.benches.keep import keep
 from fleet.commands.asking import ask
 from fleet.findings.lifecycle import Place, report
+from fleet.jobs.telling import Told
+from fleet.jobs.telling import tell as tell_jobs
 from fleet.profiles.keep import keep as keep_profile
 from fleet.tuning.changes import save_own, set_state
 from fleet.tuning.models import RuleChange
@@ -28,6 +30,7 @@ from tests.fleet.rows import found, gpu, node
 from wire.bench import decode
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
+JOB: Any = {"cluster": "west", "job_id": "4711", "started_at": "2026-11-01T12:00:00Z", "nodes": "n1", "devices": "0"}
 NOTED: Any = {"scope": "node", "target": "n1", "key": "maintenance", "value": True}
 
 
@@ -54,11 +57,12 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
     row = report(timezone.now(), found(), Place(home.pk, (card.pk,)))
     schema = json.loads(alice.get("/api/v1/schema/?format=json").content)
     alice_herself = User.objects.get(username="alice")
-    wanted = ("add_command", "add_benchrun", "change_annotation", "add_rulechange", "add_jobprofile")
+    wanted = ("add_command", "add_benchrun", "change_annotation", "add_rulechange", "add_jobprofile", "change_job")
     alice_herself.user_permissions.add(*Permission.objects.filter(codename__in=wanted))
     run = keep(decode(report_of(home, at=1.79e9)), home, timezone.now()).run
     profile = keep_profile(profile_reports.report(home, at=1.79e9), home, timezone.now()).profile
     (noted,), _ = tell([NOTED | {"at": None, "until": None}], alice_herself)
+    (job,) = tell_jobs([Told(cluster="west", job_id="1", started_at=timezone.now())], timezone.now())
     set_state("memory-nearly-full", "shadow", alice_herself)
     command = ask(home, "take_driver_back", None, "a test", alice_herself)
     ids: dict[str, int | str] = {
@@ -70,6 +74,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/api/v1/profiles/": profile.pk,
         "/api/v1/planners/": "batch",
         "/api/v1/annotations/": noted.pk,
+        "/api/v1/jobs/": job.pk,
         "/api/v1/rules/": "memory-nearly-full",
         "/api/v1/rule-changes/": RuleChange.objects.get().pk,
     }
@@ -80,6 +85,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/commands/": {"what": "resume_profiling", "reason": "a test"},
         "/transitions/": {"after": "accepted"},
         "/annotations/": [NOTED],
+        "/jobs/": JOB,
         "/bench-runs/": json.loads(report_of(home)),
         "/profiles/": json.loads(profile_reports.report_of(home)),
         "/planners/batch/": {"micro_batch": 4},
@@ -105,7 +111,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
             assert str(answer.status_code) in operations[method]["responses"], f"{method} {real}"
             assert answer.status_code < 300
             asked += 1
-    assert asked == 39
+    assert asked == 42
 
 
 def test_it_says_how_to_sign_in() -> None:
