@@ -49,8 +49,8 @@ class AgentTokenAdmin(TokenAdmin):
 class ApiTokenAdmin(TokenAdmin):
     """API tokens."""
 
-    readonly_fields = ("user", "name", "may_write", *FIXED)
-    list_display = ("name", "user", "may_write", "created_at", "last_used_at", "revoked_at")
+    readonly_fields = ("user", "name", "may_write", "scopes", "expires_at", *FIXED)
+    list_display = ("name", "user", "may_write", "scopes", "created_at", "last_used_at", "expires_at", "revoked_at")
     search_fields = ("name", "user__username")
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 from datetime import timedelta
-from typing import Self
+from typing import Final, Self
 
 from django.contrib.auth.models import AbstractUser
 from django.core.validators import RegexValidator
@@ -62,12 +62,30 @@ class AgentToken(Token):
         return f"agent of {self.node_name}"
 
 
+SCOPES: Final[dict[str, str]] = {
+    "read": "reads everything",
+    "health": "reads the health of nodes and GPUs, and placements",
+    "metrics": "reads /metrics and /metrics/gpus",
+    "jobs": "tells of jobs; reads health and placements",
+    "findings": "moves advice",
+    "annotations": "tells and deletes annotations",
+    "reports": "sends bench runs and profiles",
+    "rules": "sets rules and thresholds, and writes own rules",
+    "commands": "asks agents",
+}
+"""What a token may be narrowed to, whatever else its person may."""
+
+
 class ApiToken(Token):
-    """Lets a program call the REST API as one person."""
+    """Lets a program call the REST API as one person: what that person may, within the token's scopes."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=100)
-    may_write = models.BooleanField(default=False)
+    may_write = models.BooleanField(default=False, help_text="Where it has no scopes: it changes what its person may change.")
+    scopes = models.JSONField(
+        default=list, blank=True, help_text="All that it may do; empty: it reads everything, and writes if `may_write` says so."
+    )
+    expires_at = models.DateTimeField(null=True, blank=True, help_text="From then on it is refused; empty: never.")
 
     class Meta:
         verbose_name = pgettext_lazy("model", "API token")
@@ -75,6 +93,18 @@ class ApiToken(Token):
 
     def __str__(self) -> str:
         return f"{self.name} of {self.user}"
+
+    @classmethod
+    def of(cls, token: str) -> Self | None:
+        """The live row of a token, or None."""
+        row = super().of(token)
+        return None if row is None or (row.expires_at is not None and row.expires_at <= timezone.now()) else row
+
+    def allows(self, scope: str) -> bool:
+        """Whether it may do what belongs to one of SCOPES."""
+        if self.scopes:
+            return scope in self.scopes
+        return self.may_write or scope in ("read", "health", "metrics")
 
 
 class EnrolmentCode(models.Model):

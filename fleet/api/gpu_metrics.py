@@ -69,6 +69,7 @@ NEWEST: Final = Newest()
 class GpuMetricsView(APIView):
     """The page, for whoever may see /metrics."""
 
+    also_read_by = ("metrics",)
     schema = None  # no part of the REST API
 
     def get(self, request: Request) -> HttpResponseBase:

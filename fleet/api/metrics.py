@@ -20,6 +20,7 @@ REGISTRY.register(FleetCollector())
 class MetricsView(APIView):
     """The page, for a person with a session and for a program with a token."""
 
+    also_read_by = ("metrics",)
     schema = None  # no part of the REST API
 
     def get(self, request: Request) -> HttpResponse:

@@ -14,12 +14,14 @@ class _Writers(BasePermission):
     """Reading is for everyone who is known; writing needs `right`, and a token that may write."""
 
     right = ""
+    scope = ""
+    """Of `accounts.models.SCOPES`: what a token that is narrowed to scopes needs for a write."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         """True for reads, and for writes by a person with the right whose token, if any, may write."""
         if request.method in SAFE_METHODS:
             return True
-        if isinstance(request.auth, ApiToken) and not request.auth.may_write:
+        if isinstance(request.auth, ApiToken) and not request.auth.allows(self.scope):
             return False
         return request.user.has_perm(self.right)
 
@@ -41,6 +43,7 @@ class MayChangeFindings(_Writers):
 
     message = _("This needs the right to change findings, and with a token one that was made with --write.")
     right = "findings.change_finding"
+    scope = "findings"
 
 
 class MayCommand(_Writers):
@@ -48,6 +51,7 @@ class MayCommand(_Writers):
 
     message = _("This needs the right to add commands (operators have it), and with a token one that was made with --write.")
     right = MAY
+    scope = "commands"
 
 
 class MaySendBenchRuns(_Senders):
@@ -57,6 +61,7 @@ class MaySendBenchRuns(_Senders):
         "This needs the node's own token, or the right to add bench runs (operators have it) with a token that was made with --write."
     )
     right = "benches.add_benchrun"
+    scope = "reports"
 
 
 class MayAnnotate(_Writers):
@@ -66,6 +71,7 @@ class MayAnnotate(_Writers):
         "This needs the right to change annotations (operators have it), and with a token one that was made with --write."
     )
     right = "annotations.change_annotation"
+    scope = "annotations"
 
 
 class MayTune(_Writers):
@@ -73,6 +79,7 @@ class MayTune(_Writers):
 
     message = _("This needs the right to change rules (operators have it), and with a token one that was made with --write.")
     right = MAY_TUNE
+    scope = "rules"
 
 
 class MaySendProfiles(_Senders):
@@ -82,6 +89,7 @@ class MaySendProfiles(_Senders):
         "This needs the node's own token, or the right to add profiles (operators have it) with a token that was made with --write."
     )
     right = "profiles.add_jobprofile"
+    scope = "reports"
 
 
 class MayTellJobs(_Writers):
@@ -89,3 +97,4 @@ class MayTellJobs(_Writers):
 
     message = _("This needs the right to change jobs (operators have it), and with a token one that was made with --write.")
     right = "jobs.change_job"
+    scope = "jobs"
