@@ -210,6 +210,7 @@ SPECTACULAR_SETTINGS = {
     ],
     "ENUM_NAME_OVERRIDES": {
         "CommandStateEnum": "fleet.commands.models.STATES",
+        "HealthStateEnum": "fleet.health.signs.STATES",
         "JobStateEnum": "fleet.jobs.models.STATES",
         "StateEnum": "fleet.api.serializers.STATES",
         "RuleStateEnum": "fleet.tuning.models.STATES",

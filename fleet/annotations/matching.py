@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -27,14 +27,20 @@ def is_pattern(target: str) -> bool:
     return bool(WILD.search(target))
 
 
-def noted(scope: str, targets: Mapping[Any, Iterable[str]], at: datetime) -> dict[Any, dict[str, Value]]:
+def noted(
+    scope: str, targets: Mapping[Any, Iterable[str]], at: datetime, keys: Collection[str] | None = None
+) -> dict[Any, dict[str, Value]]:
     """The values by key that count for each target at a time; targets without any are left out. `targets` has each one's names.
+
+    `keys`: those wanted; None is all.
 
     What began later than `at`, has ended, has a key that is not known any more or a value that no longer fits does not count.
     """
     exact: dict[str, list[_Told]] = defaultdict(list)
     wild: dict[str, list[_Told]] = defaultdict(list)
     rows = Annotation.objects.filter(scope=scope, at__lte=at).exclude(until__lte=at)
+    if keys is not None:
+        rows = rows.filter(key__in=keys)
     for target, key, value, since in rows.order_by().values_list("target", "key", "value", "at"):
         note = BY_KEY.get(key)
         if note is None or scope not in note.scopes or not fits(note, value):

@@ -9,18 +9,23 @@ from django.utils.translation import gettext_lazy as _
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, PolymorphicProxySerializer, extend_schema, extend_schema_view
 from rest_framework import serializers, status
+from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
-from rest_framework.parsers import FormParser, JSONParser
+from rest_framework.parsers import FormParser
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
-from fleet.api.commands import problem
+from fleet.api.asked import PageQuery, StrictQuery
+from fleet.api.bodies import Json
 from fleet.api.etags import Tagged
 from fleet.api.filters import Moment, Strict, named
 from fleet.api.job_bodies import JobBody, read
 from fleet.api.permissions import MayTellJobs
+from fleet.api.problems import problem
+from fleet.api.serializers import FindingSerializer
+from fleet.findings.models import RANK, Finding
 from fleet.jobs.models import SOURCES, STATES, Allocation, Job
 from fleet.jobs.telling import keep
 
@@ -114,16 +119,16 @@ _ONE_OR_MANY: Final = PolymorphicProxySerializer(
         responses={200: JobSerializer, 304: None} | problem(404, "No such run.") | _UNKNOWN,
     ),
 )
-class JobViewSet(Tagged, ListModelMixin, RetrieveModelMixin, GenericViewSet[Job]):
+class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, GenericViewSet[Job]):
     """Jobs, the newest start first."""
 
-    tells_problems = True
     serializer_class = JobSerializer
     filterset_class = JobFilter
-    parser_classes = [JSONParser, FormParser]
+    parser_classes = [Json, FormParser]
     permission_classes = [IsAuthenticated, MayTellJobs]
     queryset = Job.objects.prefetch_related("allocations__gpu").order_by("-started_at", "-pk")
     lookup_value_regex = "[0-9]{1,18}"
+    queries = {"findings": PageQuery}
 
     @extend_schema(
         summary="Tell jobs: starts, changes, ends",
@@ -163,3 +168,22 @@ class JobViewSet(Tagged, ListModelMixin, RetrieveModelMixin, GenericViewSet[Job]
         rows = {job.pk: job for job in self.get_queryset().filter(pk__in={job.pk for job, _is_new in kept})}
         code = status.HTTP_201_CREATED if any(is_new for _job, is_new in kept) else status.HTTP_200_OK
         return Response(JobSerializer([rows[job.pk] for job, _is_new in kept], many=True).data, status=code)
+
+    @extend_schema(
+        summary="Findings of a run",
+        parameters=_ID,
+        responses={200: FindingSerializer(many=True)} | problem(404, "No such run.") | _UNKNOWN,
+        filters=False,
+    )
+    @action(detail=True)
+    def findings(self, request: Request, pk: str) -> Response:
+        """What was found of the job and of the GPUs that it held, while it ran: the strongest first."""
+        job = self.get_object()
+        cards = Allocation.objects.filter(job=job, gpu__isnull=False).values("gpu")
+        of_it = Q(scope__in=("job", "service"), target=job.target) | Q(scope="gpu", gpus__in=cards)
+        then = Q(resolved_at=None) | Q(resolved_at__gte=job.started_at)
+        if job.ended_at is not None:
+            then &= Q(opened_at__lt=job.ended_at)
+        rows = Finding.objects.filter(of_it, then, shadow=False).select_related("node").prefetch_related("gpus")
+        page = self.paginate_queryset(rows.order_by(*RANK, "id").distinct())
+        return self.get_paginated_response(FindingSerializer(page or [], many=True).data)

@@ -7,7 +7,9 @@ from fleet.api.annotations import AnnotationViewSet
 from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
 from fleet.api.commands import CommandViewSet
 from fleet.api.jobs import JobViewSet
+from fleet.api.node_health import GPU, NODE, FleetHealthView, GpuHealthView, NodeHealthView
 from fleet.api.own_rules import OwnRuleViewSet
+from fleet.api.placements import PlacementsView
 from fleet.api.planners import PlannersView, PlannerView
 from fleet.api.profiles import ProfileViewSet
 from fleet.api.rules import RuleChangeViewSet, RuleViewSet
@@ -30,6 +32,10 @@ router.register("profiles", ProfileViewSet)
 
 urlpatterns = [
     *router.urls,
+    re_path(rf"^nodes/{NODE}/health/$", NodeHealthView.as_view(), name="node-health"),
+    re_path(rf"^gpus/{GPU}/health/$", GpuHealthView.as_view(), name="gpu-health"),
+    path("health/", FleetHealthView.as_view(), name="fleet-health"),
+    path("placements/", PlacementsView.as_view(), name="placements"),
     path("series/", SeriesView.as_view(), name="series"),
     path("planners/", PlannersView.as_view(), name="planners-api"),
     path("planners/<slug:id>/", PlannerView.as_view(), name="planner-api"),

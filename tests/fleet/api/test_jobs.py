@@ -1,5 +1,6 @@
 """`/api/v1/jobs/`: who may tell, what is kept, what is refused and why."""
 
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,9 +10,11 @@ from rest_framework.test import APIClient
 
 from fleet.accounts.models import User
 from fleet.api import job_bodies
+from fleet.findings.lifecycle import Place, report
+from fleet.findings.models import Finding
 from fleet.jobs.models import Allocation, Job
 from tests.fleet.api.conftest import caller
-from tests.fleet.rows import gpu, node, person, token
+from tests.fleet.rows import found, gpu, node, person, token
 
 pytestmark = pytest.mark.django_db
 PATH = "/api/v1/jobs/"
@@ -208,3 +211,28 @@ def test_lists_are_narrowed(olga: APIClient) -> None:
 
     assert found == wanted
     assert olga.get(f"{PATH}?usr=ada").status_code == 400
+
+
+def test_findings_of_a_run_are_those_of_the_job_and_of_its_gpus_while_it_ran(olga: APIClient, bob: APIClient) -> None:
+    """Not those of another run of the same id, nor of other GPUs, nor of before and after."""
+    n1 = node("n1")
+    cards = [gpu(n1, index) for index in range(3)]
+    olga.post(PATH, KEY | {"nodes": "n1", "devices": "0-1", "ended_at": "2026-11-01T14:00:00Z"}, format="json")
+    run = Job.objects.get()
+    at = run.started_at
+
+    def opened(target: str, rule: str, scope: str, hours: float, gpus: tuple[int, ...] = ()) -> Finding:
+        return report(at + timedelta(hours=hours), found(target, rule, scope=scope), Place(n1.pk, gpus))
+
+    own = opened("west/4711", "low-mfu", "job", 0.5)
+    card = opened(str(cards[1].pk), "power-cap-limited", "gpu", -1, (cards[1].pk,))
+    opened("west/4711", "step-time-regression", "job", 2)
+    opened("west/4712", "low-mfu", "job", 0.5)
+    opened(str(cards[2].pk), "power-cap-limited", "gpu", 0.5, (cards[2].pk,))
+    over = opened(str(cards[0].pk), "power-cap-limited", "gpu", -2, (cards[0].pk,))
+    Finding.objects.filter(pk=over.pk).update(resolved_at=at - timedelta(hours=1))
+
+    answer = bob.get(f"{PATH}{run.pk}/findings/")
+    assert {one["id"] for one in answer.json()["results"]} == {own.pk, card.pk}
+    assert bob.get(f"{PATH}{run.pk}/findings/?rule=x").status_code == 400
+    assert bob.get(f"{PATH}{run.pk + 1}/findings/").status_code == 404
