@@ -4,11 +4,13 @@ import json
 from typing import Any, Final
 
 from django.conf import settings
+from django.core.exceptions import TooManyFieldsSent
+from django.http import QueryDict
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from rest_framework import status
 from rest_framework.exceptions import APIException, ParseError
-from rest_framework.parsers import JSONParser
+from rest_framework.parsers import FormParser, JSONParser
 
 _SHOWN: Final = 40
 """Characters of a name that is told back."""
@@ -27,10 +29,7 @@ class Json(JSONParser):
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         """The value; ParseError where it is none, TooLarge (413) over Django's limit of a body."""
-        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        data = stream.read() if most is None else stream.read(most + 1)
-        if most is not None and len(data) > most:
-            raise TooLarge
+        data = _bytes(stream)
         try:
             read = json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=self._constant)
             if rb"\ud" in data.lower():
@@ -47,6 +46,28 @@ class Json(JSONParser):
         if self.strict:
             raise ParseError(gettext("JSON has no number {name}.").format(name=name))
         return float(name)
+
+
+class Form(FormParser):
+    """A form as `curl --data-urlencode` sends it; values are texts."""
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        """The names with their values; ParseError where it is none, TooLarge (413) over Django's limit of a body."""
+        try:
+            return QueryDict(_bytes(stream).decode("utf-8"), encoding="utf-8")
+        except UnicodeDecodeError:
+            raise ParseError(gettext("The form is not written in UTF-8.")) from None
+        except TooManyFieldsSent:
+            raise TooLarge from None
+
+
+def _bytes(stream: Any) -> bytes:
+    """The body; TooLarge (413) over Django's limit."""
+    most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    data: bytes = stream.read() if most is None else stream.read(most + 1)
+    if most is not None and len(data) > most:
+        raise TooLarge
+    return data
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,17 +11,17 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, PolymorphicP
 from rest_framework import serializers, status
 from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
-from rest_framework.parsers import FormParser
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
 from fleet.api.asked import PageQuery, StrictQuery
-from fleet.api.bodies import Json
+from fleet.api.bodies import Form, Json
 from fleet.api.etags import Tagged
 from fleet.api.filters import Moment, Strict, named
 from fleet.api.job_bodies import JobBody, read
+from fleet.api.pagination import Page
 from fleet.api.permissions import MayTellJobs
 from fleet.api.problems import problem
 from fleet.api.serializers import FindingSerializer
@@ -124,7 +124,7 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
 
     serializer_class = JobSerializer
     filterset_class = JobFilter
-    parser_classes = [Json, FormParser]
+    parser_classes = [Json, Form]
     permission_classes = [IsAuthenticated, MayTellJobs]
     queryset = Job.objects.prefetch_related("allocations__gpu").order_by("-started_at", "-pk")
     lookup_value_regex = "[0-9]{1,18}"
@@ -185,5 +185,6 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
         if job.ended_at is not None:
             then &= Q(opened_at__lt=job.ended_at)
         rows = Finding.objects.filter(of_it, then, shadow=False).select_related("node").prefetch_related("gpus")
-        page = self.paginate_queryset(rows.order_by(*RANK, "id").distinct())
-        return self.get_paginated_response(FindingSerializer(page or [], many=True).data)
+        paginator = Page()
+        page = paginator.paginate_queryset(rows.order_by(*RANK, "id").distinct(), request, view=self)
+        return paginator.get_paginated_response(FindingSerializer(page or [], many=True).data)

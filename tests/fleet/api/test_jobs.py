@@ -109,6 +109,14 @@ def test_a_form_says_as_much_as_a_script_knows(olga: APIClient) -> None:
     assert list(errors(twice)) == ["cluster"]
 
 
+@pytest.mark.parametrize(
+    ("body", "status"), [("a=%ff&job_id=1", 400), (b"cluster=\xff", 400), ("&".join(f"k{n}=1" for n in range(2000)), 413), ("x=" + "y" * 2_700_000, 413), ("", 400), ("job_id=1%00", 400)],
+)  # fmt: skip
+def test_a_form_that_cannot_be_read_is_refused(body: str | bytes, status: int, olga: APIClient) -> None:
+    """As JSON is."""
+    assert olga.generic("POST", PATH, body, content_type="application/x-www-form-urlencoded").status_code == status  # type: ignore[arg-type]
+
+
 def test_many_are_told_at_once_all_or_none(olga: APIClient) -> None:
     """Answers come in the order sent; one that does not fit is named by its place, and none is kept."""
     many = [KEY | {"job_id": f"4711_{n}"} for n in range(3)]
