@@ -27,7 +27,7 @@ from fleet.annotations.telling import tell
 from fleet.api.asked import AskedSerializer, StrictQuery
 from fleet.api.filters import Strict
 from fleet.api.permissions import MayAnnotate
-from fleet.api.problems import problem
+from fleet.api.problems import problem, rows
 
 MOST: Final = 500
 """Annotations in one request."""
@@ -181,7 +181,7 @@ class AnnotationViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, Destroy
     @extend_schema(
         summary="Tell annotations",
         request=TellSerializer(many=True),
-        responses={200: AnnotationSerializer(many=True), 201: AnnotationSerializer(many=True)}
+        responses={200: rows("Annotation", "All replaced others."), 201: rows("Annotation", "Some are new.")}
         | problem(400, "What of the request does not fit, by parameter.")
         | problem(403, "The caller may not write.")
         | problem(409, "The site holds as many annotations as it may.")
@@ -213,6 +213,6 @@ class AnnotationViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, Destroy
         if wrong:
             raise serializers.ValidationError(wrong)
         assert isinstance(request.user, User)  # noqa: S101 - IsAuthenticated
-        rows, made = tell([one.validated_data for one in told], request.user)
+        kept, made = tell([one.validated_data for one in told], request.user)
         code = status.HTTP_201_CREATED if made else status.HTTP_200_OK
-        return Response(AnnotationSerializer(rows, many=True).data, status=code)
+        return Response(AnnotationSerializer(kept, many=True).data, status=code)

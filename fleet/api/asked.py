@@ -49,7 +49,7 @@ class Query(serializers.Serializer[Any]):
                 raise serializers.ValidationError({name[:_SHOWN]: [says]})
             if len(data.getlist(name)) > 1:
                 raise serializers.ValidationError({name: [given_twice(name)]})
-        return super().to_internal_value(data)
+        return super().to_internal_value(data.dict())  # of a form an empty value would count as none: nodes= as the whole fleet
 
 
 class PageQuery(Query):

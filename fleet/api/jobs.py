@@ -23,7 +23,7 @@ from fleet.api.filters import Moment, Strict, named
 from fleet.api.job_bodies import JobBody, read
 from fleet.api.pagination import Page
 from fleet.api.permissions import MayTellJobs
-from fleet.api.problems import problem
+from fleet.api.problems import problem, rows
 from fleet.api.serializers import FindingSerializer
 from fleet.findings.models import RANK, Finding
 from fleet.jobs.models import SOURCES, STATES, Allocation, Job
@@ -133,7 +133,7 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
     @extend_schema(
         summary="Tell jobs: starts, changes, ends",
         request={"application/json": _ONE_OR_MANY, "application/x-www-form-urlencoded": JobBody},
-        responses={200: JobSerializer(many=True), 201: JobSerializer(many=True)}
+        responses={200: rows("Job", "All were known."), 201: rows("Job", "Some are new.")}
         | problem(400, "What of the request does not fit, by field.")
         | problem(403, "The caller may not tell jobs.")
         | problem(409, "No run of the job is known, and the request does not say when it started; or it ends before it starts.")
@@ -165,9 +165,9 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
         Told again, nothing changes: a run is known by cluster, job_id and started_at.
         """
         kept = keep(read(request.data), timezone.now())
-        rows = {job.pk: job for job in self.get_queryset().filter(pk__in={job.pk for job, _is_new in kept})}
+        found = {job.pk: job for job in self.get_queryset().filter(pk__in={job.pk for job, _is_new in kept})}
         code = status.HTTP_201_CREATED if any(is_new for _job, is_new in kept) else status.HTTP_200_OK
-        return Response(JobSerializer([rows[job.pk] for job, _is_new in kept], many=True).data, status=code)
+        return Response(JobSerializer([found[job.pk] for job, _is_new in kept], many=True).data, status=code)
 
     @extend_schema(
         summary="Findings of a run",
@@ -184,7 +184,7 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
         then = Q(resolved_at=None) | Q(resolved_at__gte=job.started_at)
         if job.ended_at is not None:
             then &= Q(opened_at__lt=job.ended_at)
-        rows = Finding.objects.filter(of_it, then, shadow=False).select_related("node").prefetch_related("gpus")
+        findings = Finding.objects.filter(of_it, then, shadow=False).select_related("node").prefetch_related("gpus")
         paginator = Page()
-        page = paginator.paginate_queryset(rows.order_by(*RANK, "id").distinct(), request, view=self)
+        page = paginator.paginate_queryset(findings.order_by(*RANK, "id").distinct(), request, view=self)
         return paginator.get_paginated_response(FindingSerializer(page or [], many=True).data)

@@ -31,6 +31,11 @@ def problem(code: int, says: str) -> dict[tuple[int, str], OpenApiResponse]:
     return {(code, CONTENT_TYPE): OpenApiResponse(PROBLEM, says)}
 
 
+def rows(component: str, says: str) -> OpenApiResponse:
+    """The answer of a schema that is a plain list of `component`: the generator takes every list of a view with pages for a page."""
+    return OpenApiResponse({"type": "array", "items": {"$ref": f"#/components/schemas/{component}"}}, says)
+
+
 def document(status: int, detail: str, errors: Mapping[str, list[str]] | None = None) -> dict[str, Any]:
     """A problem document."""
     title = HTTPStatus(status).phrase
