@@ -12,7 +12,8 @@ from rest_framework.response import Response
 from fleet.accounts.plain_text import plain_text
 from fleet.api.asked import Query, StrictQuery
 from fleet.api.problems import problem
-from fleet.health.placement import WHYS, Answer, LeftOut, Place, Wanted, place
+from fleet.health.needs import WHYS, Answer, LeftOut, Place, Wanted
+from fleet.health.placement import place
 from fleet.health.signs import STATES
 
 _TEXTS: Final = {

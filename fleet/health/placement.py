@@ -5,87 +5,56 @@ and are not offered. Nothing is reserved: two that ask at the same time get the 
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
-import polars as pl
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext, ngettext
 
 from fleet.health import states
-from fleet.health.signs import Sign, Signs, State, events, findings
-from fleet.inventory.models import Gpu, Node
+from fleet.health.needs import WHYS, Answer, LeftOut, Place, Wanted
+from fleet.health.signs import State, events, states_by_findings, worse
+from fleet.inventory.models import STALE_AFTER, Gpu, Node
 from fleet.jobs.devices import stands_for
 from fleet.jobs.models import Allocation
 from fleet.store import clock
 
-WHYS: Final = ("model", "unknown", "drain", "avoid", "nvlink", "held", "busy", "power")
-"""Why a node is left out, in the order in which it is asked."""
 BRIDGED: Final = ("PCIe", "NVL")
 """Parts of the names of cards that bridges join in pairs or fours; which ones, NVML does not tell."""
 NAMED: Final = 20
 """Nodes that are named beside a reason."""
-_AT_ONCE: Final = 32
+_FIRST: Final = 16
+MOST_LOOKED_AT: Final = 128
+"""Nodes of which processes and power are looked at: the best of those that fit otherwise."""
 _LATEST_S: Final = 60
-_GONE_S: Final = 10
-"""A process that was not seen for so long, while its GPU was, is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a job needs on each node."""
-
-    gpus: int = 1
-    model: str = ""
-    one_nvlink_domain: bool = False
-    healthy: bool = True
-    power_headroom_w: float | None = None
-    limit: int = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A node that fits, with the GPUs to take."""
-
-    node: Node
-    state: State
-    gpus: tuple[Gpu, ...]
-    free_total: int
-    power_headroom_w: float | None
-    """The least of its GPUs'; None where it was not asked for."""
-    reasons: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class LeftOut:
-    """Nodes that do not fit, of one reason."""
-
-    why: str
-    nodes_total: int = 0
-    nodes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The best places first. `fits_total`: nodes that would do, but for what is only looked at for the best (processes, power)."""
-
-    places: tuple[Place, ...]
-    fits_total: int
-    left_out: tuple[LeftOut, ...]
+_SEEN_S: Final = 20
+"""A process that was seen within so long is there: agents send each second, and are stored some seconds later."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
     """One node's GPUs of the model, counted."""
 
-    node: Node
+    node: int
+    name: str
     total: int
     linked: int
     free: int
     sick: frozenset[int]
     unnamed: int
     state: State
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """One node's GPUs that would do, by id; the most power that so many of them have left."""
+
+    row: _Row
+    gpus: tuple[int, ...]
+    free_total: int
+    headroom_w: float | None
+    room: Mapping[int, float]
 
 
 _Why: TypeAlias = dict[str, LeftOut]
@@ -95,21 +64,23 @@ def place(wanted: Wanted, at: datetime) -> Answer:
     """Where `wanted` fits now. StoreError when the store cannot be read."""
     why: _Why = {name: LeftOut(name) for name in WHYS}
     fitting = [row for row in _rows(wanted, at) if _fits(row, wanted, why)]
-    fitting.sort(key=lambda row: (row.state != "usable", row.free - wanted.gpus, row.node.name))
-    found: list[Place] = []
-    for first in range(0, len(fitting), _AT_ONCE):
-        if len(found) >= wanted.limit:
-            break
-        found += _places(fitting[first : first + _AT_ONCE], wanted, why, int(at.timestamp()))
-    found.sort(key=lambda one: (one.state != "usable", one.free_total, -(one.power_headroom_w or 0.0), one.node.name))
-    return Answer(tuple(found[: wanted.limit]), len(fitting), tuple(one for one in why.values() if one.nodes_total))
+    fitting.sort(key=lambda row: (row.state != "usable", row.free - wanted.gpus, row.name))
+    looked_at = fitting[: max(MOST_LOOKED_AT, wanted.limit)]
+    first = max(_FIRST, wanted.limit)
+    found: list[_Idle] = []
+    for part in (looked_at[:first], looked_at[first:]):
+        if part and len(found) < wanted.limit:
+            found += _idle(part, wanted, why, int(at.timestamp()))
+    found.sort(key=lambda one: (one.row.state != "usable", one.free_total, -(one.headroom_w or 0.0), one.row.name))
+    left_out = tuple(one for one in why.values() if one.nodes_total)
+    return Answer(tuple(_places(found[: wanted.limit], wanted)), len(fitting), left_out)
 
 
-def _leave(why: _Why, name: str, node: Node) -> None:
+def _leave(why: _Why, name: str, row: _Row) -> None:
     one = why[name]
     one.nodes_total += 1
     if len(one.nodes) < NAMED:
-        one.nodes.append(node.name)
+        one.nodes.append(row.name)
 
 
 def _cards(wanted: Wanted) -> QuerySet[Gpu]:
@@ -127,57 +98,56 @@ def _linked() -> Q:
 def _rows(wanted: Wanted, at: datetime) -> Iterable[_Row]:
     """Every node, with its GPUs counted by the database: a row a GPU would be the fleet's size in each request."""
     held = Exists(Allocation.objects.filter(gpu=OuterRef("pk"), until_at=None))
-    free = ~held & _linked() if wanted.one_nvlink_domain else ~held
-    counted = {
-        row["node"]: row
-        for row in _cards(wanted).order_by().values("node").annotate(
-            total=Count("pk"), linked=Count("pk", filter=_linked()), free=Count("pk", filter=free)
-        )
-    }  # fmt: skip
-    nodes = list(Node.objects.only("name", "last_seen_at", "recording").order_by("name"))
-    signs = _signs(nodes, at)
-    sick, drained = _sick(wanted, signs)
+    wants = {"total": Count("pk"), "free": Count("pk", filter=~held & _linked() if wanted.one_nvlink_domain else ~held)}
+    if wanted.one_nvlink_domain:
+        wants["linked"] = Count("pk", filter=_linked())
+    counted = {row["node"]: row for row in _cards(wanted).order_by().values("node").annotate(**wants)}
+    names = dict(Node.objects.order_by("name").values_list("pk", "name"))
+    fresh = set(Node.objects.filter(last_seen_at__gte=at - STALE_AFTER).order_by().values_list("pk", flat=True))
+    of_nodes, of_gpus = _states(names, at)
+    sick = _sick(wanted, of_gpus, of_nodes)
     unnamed = _unnamed()
-    none = {"total": 0, "linked": 0, "free": 0}
-    for node in nodes:
-        row = counted.get(node.pk, none)
-        mine = sick.get(node.pk, {})
+    none = {"total": 0, "free": 0}
+    for pk, name in names.items():
+        row = counted.get(pk, none)
+        mine = sick.get(pk, {})
         yield _Row(
-            node,
+            pk,
+            name,
             total=row["total"],
-            linked=row["linked"],
+            linked=row.get("linked", row["total"]),
             free=row["free"] - (sum(mine.values()) if wanted.healthy else 0),
             sick=frozenset(mine),
-            unnamed=unnamed.get(node.pk, 0),
-            state=_state(node, signs.nodes.get(node.pk, ()), node.pk in drained, at),
+            unnamed=unnamed.get(pk, 0),
+            state=worse(of_nodes.get(pk, "usable"), "usable" if pk in fresh else "unknown"),
         )
 
 
-def _signs(nodes: Collection[Node], at: datetime) -> Signs:
-    found = findings(None, texts=False)
-    for more in (events(None, at), states.maintenance(nodes, at)):
-        for key, signs in more.nodes.items():
-            found.nodes.setdefault(key, []).extend(signs)
-        for key, signs in more.gpus.items():
-            found.gpus.setdefault(key, []).extend(signs)
-    return found
+def _states(names: Mapping[int, str], at: datetime) -> tuple[dict[int, State], dict[int, State]]:
+    """By node and by GPU, of those that something speaks against."""
+    nodes, gpus = states_by_findings()
+    for more in (events(None, at), states.maintenance(names, at)):
+        for of, told in ((nodes, more.nodes), (gpus, more.gpus)):
+            for key, signs in told.items():
+                for sign in signs:
+                    of[key] = worse(of.get(key, "usable"), sign.state)
+    return nodes, gpus
 
 
-def _sick(wanted: Wanted, signs: Signs) -> tuple[dict[int, dict[int, bool]], set[int]]:
-    """By node its GPUs that something speaks against, with whether they would count as free, and the nodes to drain for one of them."""
-    keys = list(signs.gpus)
+def _sick(wanted: Wanted, of_gpus: Mapping[int, State], of_nodes: dict[int, State]) -> dict[int, dict[int, bool]]:
+    """By node its GPUs that something speaks against, with whether they would count as free. For a GPU to drain its node is drained."""
+    keys = list(of_gpus)
     found: dict[int, dict[int, bool]] = {}
-    drained: set[int] = set()
     for first in range(0, len(keys), 500):
         part = keys[first : first + 500]
         held = set(Allocation.objects.filter(gpu__in=part, until_at=None).values_list("gpu", flat=True))
         counted = set(_cards(wanted).filter(pk__in=part).values_list("pk", flat=True))
-        for pk, node in Gpu.objects.filter(pk__in=part, present=True).values_list("pk", "node_id"):
+        for pk, node in Gpu.objects.filter(pk__in=part).order_by().values_list("pk", "node_id"):
             if pk in counted:
                 found.setdefault(node, {})[pk] = pk not in held
-            if states.worst(signs.gpus[pk]) == "drain":
-                drained.add(node)
-    return found, drained
+            if of_gpus[pk] == "drain":  # one that fell off the bus is not listed any more
+                of_nodes[node] = "drain"
+    return found
 
 
 def _unnamed() -> dict[int, int]:
@@ -186,12 +156,6 @@ def _unnamed() -> dict[int, int]:
     for node, device in Allocation.objects.filter(until_at=None, gpu=None).exclude(node=None).values_list("node_id", "device"):
         found[node] = found.get(node, 0) + stands_for(device)
     return found
-
-
-def _state(node: Node, own: Iterable[Sign], has_drained: bool, at: datetime) -> State:
-    silent = states.silence(node, at)
-    found = states.worst([*own, *([silent] if silent is not None else [])])
-    return "drain" if has_drained else found
 
 
 def _fits(row: _Row, wanted: Wanted, why: _Why) -> bool:
@@ -207,56 +171,63 @@ def _fits(row: _Row, wanted: Wanted, why: _Why) -> bool:
         left = "avoid" if wanted.healthy and row.free - row.unnamed + len(row.sick) >= wanted.gpus else "held"
     else:
         return True
-    _leave(why, left, row.node)
+    _leave(why, left, row)
     return False
 
 
-def _places(rows: Collection[_Row], wanted: Wanted, why: _Why, now: int) -> list[Place]:
+def _idle(rows: Collection[_Row], wanted: Wanted, why: _Why, now: int) -> list[_Idle]:
     """Those of a few nodes that fit when their processes and their power are looked at, too."""
-    cards = _cards(wanted).filter(node__in=[row.node.pk for row in rows])
+    cards = _cards(wanted).filter(node__in=[row.node for row in rows])
     if wanted.one_nvlink_domain:
         cards = cards.filter(_linked())
     cards = cards.exclude(Exists(Allocation.objects.filter(gpu=OuterRef("pk"), until_at=None)))
-    by_node: dict[int, list[Gpu]] = {}
-    for gpu in cards.order_by("index", "pk"):
-        by_node.setdefault(gpu.node_id, []).append(gpu)
-    keys = [gpu.pk for gpus in by_node.values() for gpu in gpus]
-    busy, power = _seen(keys, now)
+    by_node: dict[int, list[int]] = {}
+    limits: dict[int, float | None] = {}
+    for pk, node, limit_w in cards.order_by("index", "pk").values_list("pk", "node_id", "power_limit_w"):
+        by_node.setdefault(node, []).append(pk)
+        limits[pk] = limit_w
+    busy = _busy(limits, now)
+    power = _power(limits, now) if wanted.power_headroom_w is not None else {}
+    room = {pk: limit_w - power[pk] for pk, limit_w in limits.items() if limit_w is not None and pk in power}
     found = []
     for row in rows:
-        free = [gpu for gpu in by_node.get(row.node.pk, ()) if not (wanted.healthy and gpu.pk in row.sick)]
-        idle = [gpu for gpu in free if gpu.pk not in busy]
+        idle = [pk for pk in by_node.get(row.node, ()) if pk not in busy and not (wanted.healthy and pk in row.sick)]
         if len(idle) - row.unnamed < wanted.gpus:
-            _leave(why, "busy", row.node)
+            _leave(why, "busy", row)
             continue
-        room = {
-            gpu.pk: gpu.power_limit_w - watts
-            for gpu in idle
-            if gpu.power_limit_w is not None and (watts := power.get(gpu.pk)) is not None
-        }
+        headroom_w = None
         if wanted.power_headroom_w is not None:
-            idle = [gpu for gpu in idle if room.get(gpu.pk, -1.0) >= wanted.power_headroom_w]
+            least = wanted.power_headroom_w
+            idle = [pk for pk in idle if pk in room and room[pk] >= least]
             if len(idle) - row.unnamed < wanted.gpus:
-                _leave(why, "power", row.node)
+                _leave(why, "power", row)
                 continue
-        taken = _chosen(idle, wanted.gpus)
-        least = min((room[gpu.pk] for gpu in taken), default=None) if wanted.power_headroom_w is not None else None
-        found.append(
-            Place(row.node, row.state, taken, len(idle) - row.unnamed, least, tuple(_reasons(row, taken, idle, wanted, least)))
-        )
+            headroom_w = sorted((room[pk] for pk in idle), reverse=True)[wanted.gpus - 1]
+        found.append(_Idle(row, tuple(idle), len(idle) - row.unnamed, headroom_w, room))
     return found
 
 
-def _seen(keys: Collection[int], now: int) -> tuple[set[int], Mapping[int, float]]:
-    """The GPUs on which a process is seen, and what each draws."""
-    if not keys:
-        return set(), {}
-    gpus = clock.latest("gpu", now - _LATEST_S, keys, ["power_w"])
-    processes = clock.latest("process", now - _LATEST_S, keys, [])
-    newest: dict[int, int] = dict(gpus.select("entity", "ts").iter_rows())
-    seen: dict[int, int] = dict(processes.group_by("entity").agg(pl.col("ts").max()).iter_rows())
-    busy = {entity for entity, ts in seen.items() if ts >= newest.get(entity, ts) - _GONE_S}
-    return busy, {entity: watts for entity, watts in gpus.select("entity", "power_w").iter_rows() if watts is not None}
+def _places(found: Collection[_Idle], wanted: Wanted) -> Iterable[Place]:
+    """Each with the GPUs to take and why."""
+    wide = ("node_id", "index", "uuid", "model", "numa_node")
+    gpus = Gpu.objects.only(*wide).in_bulk([pk for one in found for pk in one.gpus])
+    nodes = Node.objects.only("name", "recording").in_bulk([one.row.node for one in found])
+    for one in found:
+        taken = _chosen([gpus[pk] for pk in one.gpus], wanted.gpus)
+        least = None if wanted.power_headroom_w is None else min(one.room[gpu.pk] for gpu in taken)
+        reasons = tuple(_reasons(one, taken, wanted, least))
+        yield Place(nodes[one.row.node], one.row.state, taken, one.free_total, least, reasons)
+
+
+def _busy(keys: Collection[int], now: int) -> set[int]:
+    """The GPUs on which a process was seen a moment ago."""
+    return set(clock.latest("process", now - _SEEN_S, keys, [])["entity"].to_list()) if keys else set()
+
+
+def _power(keys: Collection[int], now: int) -> dict[int, float]:
+    """What each GPU draws, in W, of those of which it is known."""
+    rows = clock.latest("gpu", now - _LATEST_S, keys, ["power_w"]).select("entity", "power_w") if keys else None
+    return {} if rows is None else {entity: watts for entity, watts in rows.iter_rows() if watts is not None}
 
 
 def _chosen(idle: list[Gpu], count: int) -> tuple[Gpu, ...]:
@@ -269,8 +240,8 @@ def _chosen(idle: list[Gpu], count: int) -> tuple[Gpu, ...]:
     return tuple(min(enough, key=len, default=idle)[:count])
 
 
-def _reasons(row: _Row, taken: tuple[Gpu, ...], idle: list[Gpu], wanted: Wanted, least: float | None) -> Iterable[str]:
-    free = len(idle) - row.unnamed
+def _reasons(one: _Idle, taken: tuple[Gpu, ...], wanted: Wanted, least: float | None) -> Iterable[str]:
+    row, free = one.row, one.free_total
     says = ngettext(
         "{free} of its {total} GPU of this model is free.", "{free} of its {total} GPUs of this model are free.", row.total
     )

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext
 
 from advisor import rule as shipped
@@ -85,26 +85,48 @@ def that_count() -> dict[str, Told]:
     return {rule: told for rule, told in _told().items() if told.counts} | dict.fromkeys(own, Told(drains=True, counts=True))
 
 
-def findings(nodes: Collection[int] | None, *, texts: bool) -> Signs:
-    """Of open findings, on these nodes (None: on all). Without `texts` each sign's text is its rule: a fleet's titles cost time."""
-    rules = that_count()
+def _open(nodes: Collection[int] | None, rules: Collection[str]) -> QuerySet[Finding]:
     rows = Finding.objects.filter(
         resolved_at=None, shadow=False, condition__in=("firing", "noisy"), severity__in=("warn", "critical"),
         scope__in=("gpu", "node"), rule__in=rules,
-    ).order_by("opened_at", "pk")  # fmt: skip
-    if nodes is not None:
-        rows = rows.filter(node__in=nodes)
+    )  # fmt: skip
+    return rows if nodes is None else rows.filter(node__in=nodes)
+
+
+def findings(nodes: Collection[int]) -> Signs:
+    """Of open findings on these nodes."""
+    rules = that_count()
     found = Signs({}, {})
-    for row in rows if texts else rows.defer("content"):
+    for row in _open(nodes, rules).order_by("opened_at", "pk"):
         state = rules[row.rule].state(row.severity)
         if state is None:
             continue
-        sign = Sign(state, render(row).title if texts else row.rule, row.opened_at, rule=row.rule, finding=row.pk)
+        sign = Sign(state, render(row).title, row.opened_at, rule=row.rule, finding=row.pk)
         if row.scope == "gpu" and row.target.isdigit():
             found.gpus.setdefault(int(row.target), []).append(sign)
         elif row.node_id is not None:
             found.nodes.setdefault(row.node_id, []).append(sign)
     return found
+
+
+def states_by_findings() -> tuple[dict[int, State], dict[int, State]]:
+    """By node and by GPU of the whole fleet the state that open findings leave, without their texts: those cost time."""
+    rules = that_count()
+    nodes: dict[int, State] = {}
+    gpus: dict[int, State] = {}
+    rows = _open(None, rules).order_by().values_list("rule", "severity", "scope", "target", "node_id")
+    for rule, severity, scope, target, node in rows:
+        state = rules[rule].state(severity)
+        of = gpus if scope == "gpu" else nodes
+        key = int(target) if scope == "gpu" and target.isdigit() else node
+        if state is not None and key is not None:
+            of[key] = worse(of.get(key, "usable"), state)
+    return nodes, gpus
+
+
+def worse(one: State, other: State) -> State:
+    """The worse of two."""
+    return max(one, other, key=STATES.index)
 
 
 def events(nodes: Collection[int] | None, at: datetime) -> Signs:

@@ -1,6 +1,6 @@
 """How well GPUs and nodes are, in one word that a scheduler can act on, with the reasons and how old they are."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -43,13 +43,13 @@ def of_nodes(nodes: Sequence[Node], at: datetime) -> list[NodeHealth]:
     cards: dict[int, list[Gpu]] = {}
     for gpu in Gpu.objects.filter(node__in=keys).order_by("index", "parent_uuid", "pk"):
         cards.setdefault(gpu.node_id, []).append(gpu)
-    signs = _joined(findings(keys, texts=True), events(keys, at), maintenance(nodes, at))
+    signs = _joined(findings(keys), events(keys, at), maintenance({node.pk: node.name for node in nodes}, at))
     return [_of_node(node, cards.get(node.pk, []), signs, at) for node in nodes]
 
 
-def maintenance(nodes: Iterable[Node], at: datetime) -> Signs:
+def maintenance(names: Mapping[int, str], at: datetime) -> Signs:
     """Of nodes that somebody works on, as people or programs noted."""
-    notes = noted("node", {node.pk: (node.name,) for node in nodes}, at, keys=("maintenance",))
+    notes = noted("node", {pk: (name,) for pk, name in names.items()}, at, keys=("maintenance",))
     sign = Sign("avoid", gettext("Somebody works on the node (annotation maintenance)."), None)
     return Signs({pk: [sign] for pk, values in notes.items() if values.get("maintenance") is True}, {})
 
@@ -111,8 +111,3 @@ def _joined(*many: Signs) -> Signs:
         for key, signs in one.gpus.items():
             found.gpus.setdefault(key, []).extend(signs)
     return found
-
-
-def worst(signs: Iterable[Sign]) -> State:
-    """The state that these leave."""
-    return max((sign.state for sign in signs), key=_RANK.__getitem__, default="usable")

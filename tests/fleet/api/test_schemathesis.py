@@ -16,6 +16,7 @@ from drf_spectacular.generators import SchemaGenerator
 from hypothesis import HealthCheck, Phase, given, seed
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from schemathesis.core.result import Ok
 from schemathesis.generation.modes import GenerationMode
 from schemathesis.specs.openapi import checks
 
@@ -47,6 +48,7 @@ def operations() -> Iterator[Any]:
     loaded = schemathesis.openapi.from_dict(schema)
     loaded.app = get_wsgi_application()
     for result in loaded.get_all_operations():
+        assert isinstance(result, Ok)
         yield result.ok()
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from fleet.findings.lifecycle import Place as Spot
 from fleet.findings.lifecycle import report
-from fleet.health.placement import Answer, Wanted, place
+from fleet.health.needs import Answer, Wanted
+from fleet.health.placement import place
 from fleet.inventory.models import Gpu, Node
 from fleet.jobs.holdings import Given
 from fleet.jobs.telling import Told, tell
