@@ -7,7 +7,7 @@ and are not offered. Nothing is reserved: two that ask at the same time get the 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext, ngettext
@@ -101,7 +101,8 @@ def _rows(wanted: Wanted, at: datetime) -> Iterable[_Row]:
     wants = {"total": Count("pk"), "free": Count("pk", filter=~held & _linked() if wanted.one_nvlink_domain else ~held)}
     if wanted.one_nvlink_domain:
         wants["linked"] = Count("pk", filter=_linked())
-    counted = {row["node"]: row for row in _cards(wanted).order_by().values("node").annotate(**wants)}
+    rows: Any = _cards(wanted).order_by().values("node").annotate(**wants)
+    counted = {row["node"]: row for row in rows}
     names = dict(Node.objects.order_by("name").values_list("pk", "name"))
     fresh = set(Node.objects.filter(last_seen_at__gte=at - STALE_AFTER).order_by().values_list("pk", flat=True))
     of_nodes, of_gpus = _states(names, at)

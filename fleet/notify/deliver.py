@@ -6,6 +6,7 @@ part of the URL was taken out.
 
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import unquote
@@ -47,6 +48,8 @@ class Message:
     body: str
     kind: Kind
     key: str
+    extras: Mapping[str, Any] | None = None
+    """Further fields of the body, where the target is a program that takes JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,9 @@ def send(url: str, message: Message) -> Outcome:
     headers = getattr(target, "headers", None)  # json://, xml:// and form:// take headers
     if isinstance(headers, dict):
         headers.setdefault("Idempotency-Key", message.key)
+    fields = getattr(target, "payload_extras", None)
+    if message.extras is not None and isinstance(fields, dict):
+        fields |= {name: value for name, value in message.extras.items() if name not in fields}  # what the URL names stays
     if target.overflow_mode == OverflowMode.UPSTREAM:  # what is too long would be refused, and never arrive
         target.overflow_mode = OverflowMode.TRUNCATE if target.body_maxlen < SHORT else OverflowMode.SPLIT
     title, body, form = _written(message, _form(target), bool(target.title_maxlen))

@@ -13,7 +13,8 @@ from fleet.findings import cost, words
 from fleet.findings.content import render
 from fleet.findings.models import Finding, Transition
 from fleet.inventory.models import Gpu
-from fleet.notify.deliver import Kind, Message
+from fleet.notify import webhook
+from fleet.notify.deliver import Kind, Message, service
 from fleet.notify.models import Delivery
 from fleet.notify.plain import INDENT, code, named
 
@@ -61,6 +62,7 @@ def message(delivery: Delivery) -> Message:
             body=_tidy(render_to_string("notify/many.txt" if others else "notify/body.txt", context)),
             kind="success" if transition.after == "resolved" else _KIND.get(finding.severity, "info"),
             key=delivery.key,
+            extras=webhook.extras(delivery) if service(delivery.route.url) in webhook.SCHEMES else None,
         )
 
 
