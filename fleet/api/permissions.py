@@ -95,6 +95,8 @@ class MaySendProfiles(_Senders):
 class MayTellJobs(_Writers):
     """Reading is for everyone who is known; telling of jobs needs the right to, and a token that may write."""
 
-    message = _("This needs the right to change jobs (operators have it), and with a token one that was made with --write.")
+    message = _(
+        "This needs the right to change jobs (operators have it), and with a token one that was made with --write or --scope jobs."
+    )
     right = "jobs.change_job"
     scope = "jobs"

@@ -4,11 +4,14 @@ import time
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from msgspec.structs import replace
 
 from fleet.ingest import facts
 from fleet.ingest.roster import enrol
 from fleet.inventory.models import Event, Node
+from fleet.jobs.holdings import Given
+from fleet.jobs.telling import Told, tell
 from tests.serving import Server
 from tests.speaking import batch, hello, speak
 from wire.messages import GpuLabels, Hello, HostFacts
@@ -176,3 +179,15 @@ async def test_a_fresh_hello_of_a_running_agent_is_an_event(server: Server, node
     assert [row["text"] for row in changed] == ["CPU governor: powersave → performance"]
     assert server.node(node)["cpu_governor"] == "performance"
     assert '"pod-2"' in server.gpus(node)[0]["labels"]
+
+
+def test_devices_that_a_scheduler_told_of_first_are_found_at_the_hello() -> None:
+    """Jobs may start on a node before its agent does; an index is NVML's, and what is no GPU there stays as told."""
+    given = [Given(node="n", devices=["1", UUIDS[0], "9"], shared=False)]
+    (job,) = tell([Told(cluster="west", job_id="1", started_at=timezone.now(), allocations=given)], timezone.now())
+    assert {row.gpu for row in job.allocations.all()} == {None}
+
+    enrol(said("b1"), is_current=True, process="p")
+
+    found = {row.device: None if row.gpu is None else row.gpu.uuid for row in job.allocations.all()}
+    assert found == {"1": UUIDS[1], UUIDS[0]: UUIDS[0], "9": None}
