@@ -1,8 +1,8 @@
 """Which devices a job was given, and when they were taken from it: rows of Allocation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, TypedDict
+from typing import Final, TypeAlias, TypedDict
 
 from django.db.models import Q
 
@@ -23,37 +23,61 @@ class Given(TypedDict):
     shared: bool
 
 
-def give(job: Job, name: str, held: Mapping[str, bool], cards: Cards, at: datetime) -> None:
-    """Let the job hold these devices of the node `name`, each with whether it is shared, and no others there.
+Held: TypeAlias = Mapping[str, Mapping[str, bool]]
+"""By node, as its scheduler calls it, the devices that a job holds there, each with whether it is shared."""
+
+
+def give(job: Job, held: Held, cards: Mapping[str, Cards], at: datetime) -> None:
+    """Let the job hold these devices of these nodes and no others there; what it holds elsewhere stays.
 
     The first that are told of a node were held from the job's start; what comes later, from `at`. An end is final: what is told after
     it was held until then.
     """
-    rows = list(job.allocations.filter(node_name=name))
-    still = {row.device: row for row in rows if row.until_at == job.ended_at}
-    since = max(at, job.started_at) if rows and job.ended_at is None else job.started_at
-    node = cards.node
-    new = []
-    for device, shared in held.items():
-        gpu = cards.find(device)
-        row = still.pop(device, None) or _by_gpu(still, gpu)
-        if row is None:
-            row = Allocation(job=job, node_name=name, device=device, from_at=since, until_at=job.ended_at)
-            new.append(row)
-        wanted = gpu.pk if gpu is not None else row.gpu_id, node.pk if node is not None else row.node_id, shared
-        if row.pk is not None and (row.gpu_id, row.node_id, row.shared) == wanted:
-            continue
-        row.gpu_id, row.node_id, row.shared = wanted
-        if row.pk is not None:
-            row.save(update_fields=["gpu", "node", "shared"])
+    of_node: dict[str, list[Allocation]] = {name: [] for name in held}
+    for row in job.allocations.all() if held else ():
+        if row.node_name in of_node:
+            of_node[row.node_name].append(row)
+    new: list[Allocation] = []
+    changed: list[Allocation] = []
+    over: list[int] = []
+    for name, devices in held.items():
+        over += _give(job, of_node[name], name, devices, cards[name], at, new, changed)
     Allocation.objects.bulk_create(
         new,
         update_conflicts=True,
         unique_fields=["job", "node_name", "device", "from_at"],
         update_fields=["until_at", "gpu", "node", "shared"],
     )
-    if still and job.ended_at is None:
-        Allocation.objects.filter(pk__in=[row.pk for row in still.values()]).update(until_at=max(at, job.started_at))
+    Allocation.objects.bulk_update(changed, ["gpu", "node", "shared"])
+    for first in range(0, len(over), 500):
+        Allocation.objects.filter(pk__in=over[first : first + 500]).update(until_at=max(at, job.started_at))
+
+
+def _give(
+    job: Job,
+    rows: Collection[Allocation],
+    name: str,
+    devices: Mapping[str, bool],
+    cards: Cards,
+    at: datetime,
+    new: list[Allocation],
+    changed: list[Allocation],
+) -> list[int]:
+    """The rows of one node that end now; what is to be made and changed there is added to `new` and `changed`."""
+    still = {row.device: row for row in rows if row.until_at == job.ended_at}
+    since = max(at, job.started_at) if rows and job.ended_at is None else job.started_at
+    node = cards.node
+    for device, shared in devices.items():
+        gpu = cards.find(device)
+        row = still.pop(device, None) or _by_gpu(still, gpu)
+        is_new = row is None
+        if row is None:
+            row = Allocation(job=job, node_name=name, device=device, from_at=since, until_at=job.ended_at)
+        wanted = gpu.pk if gpu is not None else row.gpu_id, node.pk if node is not None else row.node_id, shared
+        if is_new or (row.gpu_id, row.node_id, row.shared) != wanted:
+            row.gpu_id, row.node_id, row.shared = wanted
+            (new if is_new else changed).append(row)
+    return [row.pk for row in still.values()] if job.ended_at is None else []
 
 
 def _by_gpu(rows: dict[str, Allocation], gpu: Gpu | None) -> Allocation | None:

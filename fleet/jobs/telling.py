@@ -67,8 +67,7 @@ def keep(told: Sequence[Told], at: datetime) -> list[tuple[Job, bool]]:
         held: dict[str, dict[str, bool]] = {}
         for given in one.get("allocations", ()):
             held.setdefault(given["node"], {}).update(dict.fromkeys(given["devices"], given["shared"]))
-        for name, there in held.items():
-            give(job, name, there, cards[name], at)
+        give(job, held, cards, at)
         kept.append((job, is_new))
     return kept
 

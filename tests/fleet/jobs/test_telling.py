@@ -173,3 +173,16 @@ def test_a_device_that_nobody_told_of_is_kept_and_found_once_its_agent_speaks() 
         "0": zero.pk, "GPU-n1.site-1": one.pk, "7": None, "gpu:h100:2": None,
     }  # fmt: skip
     assert {row.node_id for row in job.allocations.all()} == {n1.pk}
+
+
+def test_a_job_on_many_nodes_costs_no_query_for_each(django_assert_max_num_queries: Any) -> None:
+    """Thousands of nodes may be told at once, and told again."""
+    for number in range(30):
+        gpu(node(f"n{number}"), 0)
+    many = told(started_at=START, allocations=[Given(node=f"n{number}", devices=["0"], shared=False) for number in range(30)])
+    with django_assert_max_num_queries(14):
+        (job,) = tell([many], START)
+    assert job.allocations.exclude(gpu=None).count() == 30
+    with django_assert_max_num_queries(14):
+        tell([many], LATER)
+    assert {row[3] for row in held(job)} == {None}
