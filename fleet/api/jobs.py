@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 import django_filters
-from django.db.models import Q, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.types import OpenApiTypes
@@ -101,6 +101,8 @@ class JobFilter(Strict):
         return rows.filter(Q(ended_at=None) | Q(ended_at__gte=value))
 
 
+HELD: Final = Prefetch("allocations", Allocation.objects.select_related("gpu"))
+"""With their GPUs in the same query: thousands of GPUs by their ids are more than SQLite takes in one."""
 _ID: Final = [OpenApiParameter("id", OpenApiTypes.INT64, OpenApiParameter.PATH, description="The run's id.")]
 _UNKNOWN: Final = problem(401, "The caller is not known.")
 _ONE_OR_MANY: Final = PolymorphicProxySerializer(
@@ -126,7 +128,7 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
     filterset_class = JobFilter
     parser_classes = [Json, Form]
     permission_classes = [IsAuthenticated, MayTellJobs]
-    queryset = Job.objects.prefetch_related("allocations__gpu").order_by("-started_at", "-pk")
+    queryset = Job.objects.prefetch_related(HELD).order_by("-started_at", "-pk")
     lookup_value_regex = "[0-9]{1,18}"
     queries = {"findings": PageQuery}
 

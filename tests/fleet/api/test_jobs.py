@@ -12,6 +12,7 @@ from fleet.accounts.models import User
 from fleet.api import job_bodies
 from fleet.findings.lifecycle import Place, report
 from fleet.findings.models import Finding
+from fleet.inventory.models import Gpu
 from fleet.jobs.models import Allocation, Job
 from tests.fleet.api.conftest import caller
 from tests.fleet.rows import found, gpu, node, person, token
@@ -244,3 +245,18 @@ def test_findings_of_a_run_are_those_of_the_job_and_of_its_gpus_while_it_ran(olg
     assert {one["id"] for one in answer.json()["results"]} == {own.pk, card.pk}
     assert bob.get(f"{PATH}{run.pk}/findings/?rule=x").status_code == 400
     assert bob.get(f"{PATH}{run.pk + 1}/findings/").status_code == 404
+
+
+def test_a_job_on_more_gpus_than_sqlite_takes_by_name_is_answered(olga: APIClient) -> None:
+    """1,100 GPUs in one answer, to who told and to who reads."""
+    n1 = node("n1")
+    Gpu.objects.bulk_create(Gpu(node=n1, uuid=f"GPU-{index}", index=index, model="NVIDIA H200") for index in range(1024))
+    n2 = node("n2")
+    Gpu.objects.bulk_create(Gpu(node=n2, uuid=f"GPU-{index}", index=index, model="NVIDIA H200") for index in range(76))
+    told = olga.post(
+        PATH, KEY | {"allocations": [{"node": "n1", "devices": "0-1023"}, {"node": "n2", "devices": "0-75"}]}, format="json"
+    )
+
+    assert told.status_code == 201
+    assert sum(one["gpu"] is not None for one in told.json()[0]["allocations"]) == 1100
+    assert len(olga.get(PATH).json()["results"][0]["allocations"]) == 1100
