@@ -79,6 +79,7 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
         return replay.nodes(config.replay, config.gpus, config.speed, run=os.getpid())
     from agents import drivers, engines, kernel_log
     from agents.capabilities import Capabilities
+    from agents.collectors import pods
     from agents.machine import Machine
     from agents.reports import listening
 
@@ -91,6 +92,7 @@ def sources(config: AgentConfig) -> Sequence[tuple[str, Source]]:
                 sys=config.sys,
                 reports=listening(config),
                 engines=engines.of(config),
+                pods=pods.of(config),
                 kernel_log=kernel_log.of(config),
                 capabilities=Capabilities(None if config.spool is None else config.spool / "capabilities.json", agent_version()),
             ),

@@ -39,13 +39,11 @@ COMMANDS: Final = ("pause_profiling", "release")
 """What can be asked of a running agent, on the node or, where `allow_commands` names it, by the server."""
 LISTEN_PORT: Final = 9401
 _LISTEN: Final = re.compile(r"(?:(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^\[\]:]*)):)?(?P<port>[0-9]{1,5})")
-_MAX_BYTES: Final = 1_000_000
-"""Of a file of settings or tokens."""
+_MAX_BYTES: Final = 1_000_000  # of a file of settings or tokens
 _TOKEN_MAX: Final = 1024
 _TOKEN: Final = re.compile(rf"[!-~]{{1,{_TOKEN_MAX}}}")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
-_NODE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-"""The names for which the server gives tokens out."""
+_NODE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # the names for which the server gives tokens out
 
 
 class ConfigError(Exception):
@@ -78,6 +76,8 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     sys: Annotated[Path, _about("Where the node's /sys is.", "DIR")] = Path("/sys")
     kernel_log: Annotated[Path, _about("The kernel's log; where it may not be read, journalctl is asked.", "FILE")] = Path("/dev/kmsg")
     report_socket: Annotated[Path | None, _about("Where training scripts report their steps. Default: /run/fettle/report.sock, or the same below XDG_RUNTIME_DIR.", "FILE")] = None
+    pod_resources: Annotated[Path | None, _about("The kubelet's pod-resources socket, which tells the pods of the GPUs. Default: `/var/lib/kubelet/pod-resources/kubelet.sock`, where it is.", "FILE")] = None
+    kubernetes_cluster: Annotated[str, _about("What jobs of this node's Kubernetes are listed under.", "NAME", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] = "kubernetes"
     source: Annotated[Literal["nvml", "dcgm"], _about("Who tells of the GPUs; `dcgm`: the endpoints of `dcgm`.")] = "nvml"
     dcgm: Annotated[tuple[str, ...], _about("This node's dcgm-exporters, for `source` dcgm: `http://127.0.0.1:9400/metrics`.", "URL")] = ()
     engines: Annotated[tuple[str, ...], _about("Serving engines to ask, each KIND=URL: `vllm=http://127.0.0.1:8000`.", "KIND=URL")] = ()

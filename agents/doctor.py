@@ -10,6 +10,7 @@ from typing import Final, Literal
 from msgspec import Struct, to_builtins
 
 from agents import doctor_server, doctor_system, drivers, engines
+from agents.collectors import pods
 from agents.config import AgentConfig
 from agents.device import DRIVER_STATES
 from agents.machine import Machine
@@ -99,7 +100,7 @@ def main(config: AgentConfig, as_json: bool) -> int:
 async def examine(config: AgentConfig) -> Report:
     """Look at everything once; takes a few seconds."""
     checks: list[Check] = []
-    machine = Machine(drivers.chosen(config), config.proc, sys=config.sys, engines=engines.of(config))
+    machine = Machine(drivers.chosen(config), config.proc, sys=config.sys, engines=engines.of(config), pods=pods.of(config))
     seconds: dict[str, float] = {}
     try:
         _, seconds["first tick"] = await _timed(machine)
@@ -118,6 +119,8 @@ async def examine(config: AgentConfig) -> Report:
         checks += _readings(machine, absent, EXPORTER_REMEDIES if config.source == "dcgm" else {})
         if trouble := machine.troubles["engines"]:
             checks.append(Check("engines", "note", trouble, doctor_system.TROUBLES["engines"][1]))
+        if trouble := machine.troubles["pods"]:
+            checks.append(Check("pods", "note", trouble, doctor_system.TROUBLES["pods"][1]))
         checks += _engines(tick)
         pids = tick.processes.pid
     finally:

@@ -34,6 +34,11 @@ TROUBLES: Final = {
         "Run it as root or with CAP_SYSLOG, and give a container /dev/kmsg; until then XIDs come from the driver alone, and errors of "
         "the CPU, the host's memory and PCIe are not told.",
     ),
+    "pods": (
+        "pods of the GPUs",
+        "Mount /var/lib/kubelet/pod-resources into the agent's container, run it as root, and name the socket in the setting "
+        "`pod_resources`; until then pods are known by their processes' cgroups alone.",
+    ),
     "step_reports": (
         "training steps",
         "See to the socket, or name another one in the agent's report_socket and in the programs' FETTLE_REPORT_SOCKET; it is tried "

@@ -17,6 +17,7 @@ from agents.collectors.descendants import SCAN_S
 from agents.collectors.host import HostCollector
 from agents.collectors.host_facts import facts
 from agents.collectors.pci_tree import ports
+from agents.collectors.pods import PodCollector
 from agents.collectors.process_labels import ProcessLabels, with_described
 from agents.collectors.processes import ProcessCollector, Reading
 from agents.device import SLOW_S, DeviceEvent, Driver
@@ -47,6 +48,7 @@ class Machine:
         sys: Path = Path("/sys"),
         kernel_log: KernelLog | None = None,
         capabilities: Capabilities | None = None,
+        pods: PodCollector | None = None,
     ) -> None:
         self._gpus = Gpus(driver, deadline_s, slow_s, capabilities)
         self._holders: dict[int, float] = {}
@@ -65,6 +67,7 @@ class Machine:
         self._read_facts = partial(facts, proc, sys)
         self._read_ports = partial(ports, sys)
         self._reports = reports
+        self._pods = pods
         self._processes = ProcessCollector(proc, reports, sys, min(SCAN_S, slow_s))
         self._labels = ProcessLabels(proc)
         self._stock = self._gpus.stock
@@ -83,10 +86,13 @@ class Machine:
 
     @property
     def troubles(self) -> dict[str, str]:
-        """Why the kernel log is not read, engines are not asked, training scripts cannot report; empty words where they are and can."""
+        """Why the kernel log is not read, engines are not asked, the kubelet does not name pods, training scripts cannot report; empty words where
+        they are, it does and they can."""
         told = {"engines": self._engines.trouble}
         if self._kernel is not None:
             told["kernel_log"] = self._kernel.trouble
+        if self._pods is not None:
+            told["pods"] = self._pods.trouble
         return told if self._reports is None else told | {"step_reports": self._reports.trouble}
 
     @property
@@ -96,8 +102,8 @@ class Machine:
 
     @property
     def is_asking(self) -> bool:
-        """True while serving engines are being looked for or asked."""
-        return self._engines.is_busy
+        """True while serving engines are being looked for or asked, or the kubelet is."""
+        return self._engines.is_busy or (self._pods is not None and self._pods.is_busy)
 
     @property
     def per_core_pct(self) -> list[float] | None:
@@ -155,7 +161,8 @@ class Machine:
             process_reasons=[reading.reasons for reading in readings],
             engines=engines.engines,
             engine_reasons=engines.reasons,
-            gpu_labels=self._gpus.labels,
+            gpu_labels=self._gpu_labels(now, rows.holds, labels),
+            pods_reason=None if self._pods is None else self._pods.reason,
         )
 
     async def close(self) -> None:
@@ -167,9 +174,23 @@ class Machine:
         self._processes.close()
         self._changing.close()
         self._engines.close()
+        if self._pods is not None:
+            self._pods.close()
         if self._reports is not None:
             self._reports.close()
         await self._gpus.close()
+
+    def _gpu_labels(self, now: float, holds: list[Hold], labels: dict[int, dict[str, str]]) -> list[dict[str, str]]:
+        """Who uses each GPU: the kubelet's word stands before that of dcgm-exporter."""
+        told = self._gpus.labels
+        if self._pods is None:
+            return told
+        holders: dict[int, list[dict[str, str]]] = {}
+        for hold in holds:
+            if words := labels.get(hold.pid):
+                holders.setdefault(hold.gpu, []).append(words)
+        pods = self._pods.collect(now, self._stock.gpus, holders)
+        return [of_exporter | of_kubelet for of_exporter, of_kubelet in zip(told, pods, strict=True)]
 
     def _gpu_at(self, pci: str) -> str | None:
         return next((gpu.uuid for gpu in self._gpus.stock.gpus if address(gpu.pci_bus_id) == pci), None)

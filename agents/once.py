@@ -7,6 +7,7 @@ import time
 from typing import Any, Final
 
 from agents import drivers, engines
+from agents.collectors import pods
 from agents.config import AgentConfig
 from agents.device import DRIVER_STATES
 from agents.machine import Machine
@@ -28,7 +29,7 @@ def text(config: AgentConfig, as_json: bool) -> str:
 
 
 async def _read(config: AgentConfig) -> dict[str, Any]:
-    machine = Machine(drivers.chosen(config), config.proc, sys=config.sys, engines=engines.of(config))
+    machine = Machine(drivers.chosen(config), config.proc, sys=config.sys, engines=engines.of(config), pods=pods.of(config))
     try:
         for _ in range(2):  # the second one asks the engines that the first one found
             await machine.collect()
@@ -73,6 +74,7 @@ def as_dict(node: str, t: float, machine: Machine, tick: Tick) -> dict[str, Any]
                 "accounting_mode": facts.accounting_mode,
                 "power_scope": facts.power_scope,
                 "power_average_s": facts.power_average_s,
+                "labels": tick.gpu_labels[number] if number < len(tick.gpu_labels) else {},
                 **_named((*GPU, PROCESSES), [*(column[number] for column in tick.gpu), None], [*reasons, holds]),
             }
             for number, (facts, reasons, holds) in enumerate(

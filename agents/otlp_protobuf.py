@@ -11,8 +11,9 @@ from typing import Any, Final
 from msgspec import Raw
 from msgspec.json import decode
 
+from agents.protobuf_fields import BYTES, FIXED64, VARINT, fields
+
 KIND: Final = "application/x-protobuf"
-_VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 def encoded(request: dict[str, Any]) -> bytes:
@@ -24,10 +25,10 @@ def encoded(request: dict[str, Any]) -> bytes:
 def rejected(answer: bytes) -> int:
     """Data points that an ExportMetricsServiceResponse says were refused; 0 where it says nothing that can be read."""
     try:
-        for number, value in _fields(answer):
+        for number, value in fields(answer):
             if number == 1 and isinstance(value, bytes):
-                return sum(inner for field, inner in _fields(value) if field == 1 and isinstance(inner, int))
-    except (IndexError, ValueError):
+                return sum(inner for field, inner in fields(value) if field == 1 and isinstance(inner, int))
+    except ValueError:
         return 0
     return 0
 
@@ -45,7 +46,7 @@ def _metric(metric: dict[str, Any], known: dict[bytes, bytes]) -> bytes:
     if "gauge" in metric:
         return head + _part(5, _points(metric["gauge"]["dataPoints"], known))
     told = metric["sum"]
-    how = _tag(2, _VARINT) + _varint(told["aggregationTemporality"]) + _tag(3, _VARINT) + _varint(told["isMonotonic"])
+    how = _tag(2, VARINT) + _varint(told["aggregationTemporality"]) + _tag(3, VARINT) + _varint(told["isMonotonic"])
     return head + _part(7, _points(told["dataPoints"], known) + how)
 
 
@@ -54,12 +55,12 @@ def _points(points: Iterable[dict[str, Any]], known: dict[bytes, bytes]) -> byte
     for point in points:
         content = _attributes(7, point["attributes"], known)
         if "startTimeUnixNano" in point:
-            content += _tag(2, _FIXED64) + struct.pack("<Q", int(point["startTimeUnixNano"]))
-        content += _tag(3, _FIXED64) + struct.pack("<Q", int(point["timeUnixNano"]))
+            content += _tag(2, FIXED64) + struct.pack("<Q", int(point["startTimeUnixNano"]))
+        content += _tag(3, FIXED64) + struct.pack("<Q", int(point["timeUnixNano"]))
         if "asInt" in point:
-            content += _tag(6, _FIXED64) + struct.pack("<q", int(point["asInt"]))
+            content += _tag(6, FIXED64) + struct.pack("<q", int(point["asInt"]))
         else:
-            content += _tag(4, _FIXED64) + struct.pack("<d", point["asDouble"])
+            content += _tag(4, FIXED64) + struct.pack("<d", point["asDouble"])
         parts.append(_part(1, content))
     return b"".join(parts)
 
@@ -80,7 +81,7 @@ def _text(number: int, text: str) -> bytes:
 
 
 def _part(number: int, content: bytes) -> bytes:
-    return _tag(number, _BYTES) + _varint(len(content)) + content
+    return _tag(number, BYTES) + _varint(len(content)) + content
 
 
 def _tag(number: int, wire: int) -> bytes:
@@ -95,29 +96,3 @@ def _varint(number: int) -> bytes:
         number >>= 7
     out.append(number)
     return bytes(out)
-
-
-def _fields(message: bytes) -> Iterable[tuple[int, int | bytes]]:
-    """Number and value of each field of varints and bytes; ValueError at any other, IndexError where it ends too early."""
-    at = 0
-    while at < len(message):
-        tag, at = _read_varint(message, at)
-        if tag & 7 == _VARINT:
-            value, at = _read_varint(message, at)
-            yield tag >> 3, value
-        elif tag & 7 == _BYTES:
-            size, at = _read_varint(message, at)
-            yield tag >> 3, message[at : at + size]
-            at += size
-        else:
-            raise ValueError(f"wire type {tag & 7}")
-
-
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    number = 0
-    for place in range(10):
-        byte = message[at + place]
-        number |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            return number, at + place + 1
-    raise ValueError("a varint of more than 10 bytes")

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from agents.device import DeviceEvent
 from agents.fitted_hello import fitted
-from wire.messages import PROCESSES, AbsentChange, Cell, Engines, GpuFacts, Hello, HostFacts, Processes, schema_id
+from wire.messages import PODS, PROCESSES, AbsentChange, Cell, Engines, GpuFacts, Hello, HostFacts, Processes, schema_id
 from wire.metrics import sent
 
 GPU: Final = tuple(metric.name for metric in sent("gpu"))
@@ -61,6 +61,7 @@ class Tick(Struct):
     engines: Engines = field(default_factory=Engines)
     engine_reasons: list[list[str | None]] = field(default_factory=list)  # [engine][metric]
     gpu_labels: list[dict[str, str]] = field(default_factory=list)  # [gpu], keys of wire.labels.GPU_LABELS
+    pods_reason: str | None = None  # why the kubelet does not say which pod has which GPU; None: it does, or there is none
 
 
 class EventSource(Protocol):
@@ -102,6 +103,7 @@ class Absences:
         self._gpu: list[list[str | None]] = []
         self._holds: list[str | None] = []
         self._host: list[str | None] = [None] * len(HOST)
+        self._pods: str | None = None
 
     def changes(self, tick: Tick) -> list[AbsentChange]:
         """Changes since the tick before; after `reset`, everything that is absent."""
@@ -120,15 +122,19 @@ class Absences:
         if tick.host_reasons != self._host:
             found += _changes(ALL_GPUS, HOST, self._host, tick.host_reasons)
             self._host = list(tick.host_reasons)
+        if tick.pods_reason != self._pods:
+            found.append(AbsentChange(ALL_GPUS, PODS, tick.pods_reason))
+            self._pods = tick.pods_reason
         return found
 
     def reset(self) -> None:
         """Tell everything again with the next tick: what was told may not have arrived.
 
-        A metric that is back is known by its value. Processes may be back and none, so their return is told again as well.
+        A metric that is back is known by its value. Processes and pods may be back and none, so their return is told again as well.
         """
         self._gpu = []
         self._holds = ["untold"] * len(self._holds)
+        self._pods = self._pods and "untold"
         self._host = [None] * len(HOST)
 
 

@@ -27,10 +27,16 @@ GPU_LABELS: Final[dict[str, str]] = {
     "namespace": "Its namespace.",
     "container": "Its container.",
     "hpc_job": "Job that the cluster's scheduler runs on it, as dcgm-exporter's `hpc_job` says.",
+    "cluster": "Kubernetes whose kubelet says who has the GPU, as the agent's setting `kubernetes_cluster` calls it. With it and no `pods`, nobody has.",
+    "pods": "`namespace/pod` of all that the kubelet has given the GPU to, `…` at the end where there are more.",
+    "shared": "`yes` where the kubelet gives it out in replicas (time-slicing, MPS): several pods may have it at once.",
     "mig_profile": "Profile of the MIG instance, such as `1g.10gb`; of a card, those of all its instances.",
     "mig_instance": "Number of the GPU instance; of a card, those of all its instances.",
 }
-"""Label of a GPU and what it says: whom dcgm-exporter gives it to. Several values (a shared GPU) stand in one, with commas."""
+"""Label of a GPU and what it says: whom it is given to, by the kubelet or dcgm-exporter. Several values (a shared GPU) stand in one, with commas."""
+
+EXPORTED: Final = tuple(name for name in GPU_LABELS if name not in ("cluster", "pods", "shared"))
+"""Those that dcgm-exporter writes; the others are the kubelet's word alone, and what a Prometheus calls `cluster` is something else."""
 
 FlagKind: TypeAlias = Literal["number", "boolean", "word", "model"]
 
@@ -115,6 +121,13 @@ MAX_LABELS: Final = 72
 """Of one process."""
 MAX_LABEL: Final = 200
 """Characters of one value."""
+MAX_PODS: Final = 8_000
+"""Characters of a GPU's label `pods`: a node has 110 pods by default, each of which may have a replica of it."""
+
+
+def gpu_label_max(name: str) -> int:
+    """Characters that a GPU's label of this name may have."""
+    return MAX_PODS if name == "pods" else MAX_LABEL
 
 
 def is_label(name: str) -> bool:

@@ -16,6 +16,8 @@ PROTOCOL_VERSION = 1
 
 PROCESSES = "processes"
 """In AbsentChange beside the registry's names: who holds the GPU could not be asked."""
+PODS = "pods"
+"""Likewise, of the host: which pod has which GPU could not be asked of the kubelet. What was told before stands meanwhile."""
 
 COMMAND_DONE = "command_done"
 COMMAND_REFUSED = "command_refused"

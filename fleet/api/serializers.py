@@ -149,7 +149,7 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
     bottleneck = DiagnosisSerializer(source="diagnosis", read_only=True, allow_null=True)
     latest = serializers.SerializerMethodField()
     labels = serializers.DictField(
-        child=serializers.CharField(), help_text="Who uses it, as dcgm-exporter says: keys of `GPU_LABELS`."
+        child=serializers.CharField(), help_text="Who uses it, as the kubelet or dcgm-exporter says: keys of `GPU_LABELS`."
     )
 
     class Meta:

@@ -35,6 +35,9 @@ GPU_LABEL: Final = {
     "namespace": _("namespace"),
     "container": pgettext_lazy("process", "container"),
     "hpc_job": _("HPC job"),
+    "cluster": _("Kubernetes cluster"),
+    "pods": _("pods that have it"),
+    "shared": _("given out in replicas"),
     "mig_profile": _("MIG profile"),
     "mig_instance": _("MIG instance number"),
 }

@@ -21,7 +21,7 @@ from fleet.ingest.told import check_engine_absences, check_gpu_labels
 from fleet.store.kept import Kept
 from wire import labels, metrics
 from wire.codec import WireError
-from wire.messages import PROCESSES, PROTOCOL_VERSION, SEVERITIES, Batch, Event, GpuFacts, Hello, schema_id
+from wire.messages import PODS, PROCESSES, PROTOCOL_VERSION, SEVERITIES, Batch, Event, GpuFacts, Hello, schema_id
 from wire.metrics import Scope
 
 MAX_GPUS: Final = 64
@@ -44,7 +44,7 @@ _WORD = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
 _NAMES: Final[dict[Scope, frozenset[str]]] = {
     scope: frozenset(metric.name for metric in metrics.of(scope)) for scope in ("gpu", "host", "process", "engine")
 }
-_ABSENT: Final = {"gpu": _NAMES["gpu"] | {PROCESSES}, "host": _NAMES["host"]}
+_ABSENT: Final = {"gpu": _NAMES["gpu"] | {PROCESSES}, "host": _NAMES["host"] | {PODS}}
 """What a batch may call absent."""
 _SENT: Final[dict[Scope, frozenset[str]]] = {
     scope: frozenset(metric.name for metric in metrics.sent(scope)) for scope in ("gpu", "host", "process", "engine")

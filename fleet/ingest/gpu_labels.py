@@ -11,7 +11,7 @@ from typing import Final
 from fleet.ingest.accept import clean
 from fleet.ingest.columns import Chunk
 from fleet.inventory.models import Gpu
-from wire.labels import MAX_LABEL
+from wire.labels import gpu_label_max
 
 _IN_ONE_QUERY: Final = 500
 
@@ -23,7 +23,7 @@ def apply(chunks: Iterable[Chunk]) -> None:
         if one.batch.seq == 0:
             told.update((gpu, (one.t, {})) for gpu in one.session.gpus)
         for labels in one.batch.gpu_labels:
-            words = {name: text for name, value in labels.labels.items() if (text := clean(value, MAX_LABEL))}
+            words = {name: text for name, value in labels.labels.items() if (text := clean(value, gpu_label_max(name)))}
             told[one.session.gpus[labels.gpu]] = (one.t, words)
     keys = sorted(told)
     for start in range(0, len(keys), _IN_ONE_QUERY):

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from fleet.ingest.cleaning import clean
 from wire.codec import WireError
-from wire.labels import GPU_LABELS, MAX_LABEL
+from wire.labels import GPU_LABELS, gpu_label_max
 from wire.messages import Batch
 from wire.metrics import REASONS, of
 
@@ -21,8 +21,8 @@ def check_gpu_labels(batch: Batch, gpus: int) -> None:
         for name, value in one.labels.items():
             if name not in GPU_LABELS:
                 raise WireError("wrong_shape", f"{clean(name, 60)!r} is no label of a GPU", batch.seq)
-            if len(value) > MAX_LABEL:
-                detail = f"{len(value)} characters in label {name} of a GPU; at most {MAX_LABEL} are taken"
+            if len(value) > (most := gpu_label_max(name)):
+                detail = f"{len(value)} characters in label {name} of a GPU; at most {most} are taken"
                 raise WireError("wrong_shape", detail, batch.seq)
 
 

@@ -20,7 +20,7 @@ from fleet.store import prometheus_cells, promql
 from fleet.store.prometheus import SOURCE, PrometheusSeries
 from fleet.store.prometheus_hosts import clean, host, number, say_doubles
 from wire import dcgm_fields
-from wire.labels import GPU_LABELS
+from wire.labels import EXPORTED
 from wire.messages import PROCESSES
 
 LOOK_S: Final = 180
@@ -89,7 +89,7 @@ def _seen(engine: PrometheusSeries, now: float) -> dict[str, Seen]:
             found[of.uuid] = made
         elif before.interval_s is None:
             before.interval_s = made.interval_s
-        for name in GPU_LABELS:
+        for name in EXPORTED:
             if value := one.metric.get(f"exported_{name}") or one.metric.get(name):
                 found[of.uuid].users[name].add(clean(value, 1000))
     for uuid in {one.of.parent for one in found.values() if one.of.parent} - found.keys():

@@ -9,6 +9,7 @@ import pytest
 
 from agents import ask
 from agents.clock import RealClock
+from agents.collectors.pods import PodCollector
 from agents.config import AgentConfig
 from agents.control import Controls, ControlSocket
 from agents.doctor_system import TROUBLES, agent, spool, step_reports
@@ -26,13 +27,15 @@ def machine(tmp_path: Path) -> Machine:
     """A node whose kernel log is not there, and where a file stands in the place of the socket."""
     (tmp_path / "report.sock").touch()
     reports = Reports((tmp_path / "report.sock",))
-    return Machine(None, kernel_log=KernelLog(tmp_path / "kmsg"), reports=reports)
+    return Machine(
+        None, kernel_log=KernelLog(tmp_path / "kmsg"), reports=reports, pods=PodCollector(tmp_path / "kubelet.sock", "site", True)
+    )
 
 
 async def test_the_doctor_tells_what_troubles_the_running_agent(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its control socket: the kernel log that it cannot read, and the socket that it cannot open."""
+    """By its control socket: the kernel log that it cannot read, the kubelet that is not there, the socket that it cannot open."""
     monkeypatch.setenv("PATH", str(tmp_path))  # no journalctl
     loop = NodeLoop("n", machine, Spool(), None, RealClock())
     controls = Controls(machine, loop.view(), SERVER, loop.tell, "1.0")
@@ -42,7 +45,7 @@ async def test_the_doctor_tells_what_troubles_the_running_agent(
     try:
         await loop.tick(1_750_000_000.0)
         for _ in range(200):
-            if machine.troubles["kernel_log"] and machine.troubles["step_reports"]:
+            if all(trouble for name, trouble in machine.troubles.items() if name != "engines"):
                 break
             await asyncio.sleep(0.01)
         config = AgentConfig(run_dir=tmp_path)
@@ -57,6 +60,7 @@ async def test_the_doctor_tells_what_troubles_the_running_agent(
     assert "is no socket" in status["step_reports"]
     assert found["agent"][0] == "wrong"
     assert found["agent: kernel log"] == ("note", status["kernel_log"])
+    assert found["agent: pods of the GPUs"] == ("note", f"{tmp_path}/kubelet.sock is not there.")
     assert found["agent: training steps"] == ("note", status["step_reports"])
 
 
