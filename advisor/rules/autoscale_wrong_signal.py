@@ -6,6 +6,7 @@ the autoscaler follows is told by the site (annotation autoscaler_metric).
 
 import polars as pl
 
+from advisor import autoscaling
 from advisor.rule import Need, Rule, Show, Step
 from advisor.text import _
 
@@ -31,14 +32,11 @@ RULE = Rule(
         Show("kv_cache_used", "ratio"),
     ),
     change=(
-        Step(
-            "config",
-            'metrics:\n- type: Pods\n  pods: {{metric: {{name: vllm_num_requests_waiting}}, target: {{type: AverageValue, averageValue: "2"}}}}\nbehavior: {{scaleDown: {{stabilizationWindowSeconds: 600}}}}',
-            when=c.kind == "vllm",
-        ),
+        *(Step("config", autoscaling.step(engine), when=c.kind == engine) for engine in autoscaling.QUERIES),
         Step(
             "config",
             'triggers:\n- type: prometheus\n  metadata: {{serverAddress: http://prometheus:9090, query: sum(fettle_engine_requests_waiting), threshold: "2"}}',
+            when=~c.kind.is_in(list(autoscaling.QUERIES)).fill_null(value=False),
         ),
     ),
     recovers=0.0,
@@ -48,5 +46,7 @@ RULE = Rule(
     sources=(
         "https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/",
         "https://keda.sh/docs/latest/scalers/prometheus/",
+        "https://docs.vllm.ai/en/latest/usage/metrics.html",
+        "https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/user_guide/metrics.html",
     ),
 )
