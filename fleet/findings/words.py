@@ -262,7 +262,7 @@ METRIC: Final = {
 }
 
 
-ABSENT_TOO: Final = {"gpu.processes": _("Processes that hold a GPU")}
+ABSENT_TOO: Final = {"gpu.processes": _("Processes that hold a GPU"), "host.pods": _("Pods that have the GPUs")}
 """What an absence may name beside the metrics of the registry."""
 
 

@@ -8,9 +8,10 @@ from django.utils import timezone, translation
 
 from fleet.dashboard import fact_words, facts, words
 from fleet.ingest.facts import KIND, NAMES
-from fleet.inventory.models import Engine, Event, Gpu, Node
+from fleet.inventory.models import Absence, Engine, Event, Gpu, Node
 from tests.fleet.dashboard.fleet_rows import make_node, write_gpus
 from wire.labels import GPU_LABELS
+from wire.messages import PODS
 from wire.metrics import REASONS
 
 pytestmark = pytest.mark.django_db
@@ -109,6 +110,22 @@ def test_a_gpu_shows_who_uses_it(viewer: Client) -> None:
     assert "&lt;script&gt;" in html
     assert "4711" in html
     assert "Who uses it" not in page(viewer, f"/gpus/{other.pk}/")
+
+
+def test_a_node_whose_kubelet_does_not_say_who_has_its_gpus_says_so(viewer: Client) -> None:
+    """Among what is absent, with the reason; the pods that were told last stand on their GPU."""
+    node = known()
+    gpu = node.gpus.first()
+    assert gpu is not None
+    write_gpus(list(node.gpus.all()))
+    Absence.objects.create(node=node, metric=PODS, reason="timeout", since=timezone.now())
+    told = {"cluster": "site", "pods": "ml/a,ml/b", "pod": "a,b", "shared": "yes"}
+    Gpu.objects.filter(pk=gpu.pk).update(labels=told, labels_told_at=timezone.now())
+
+    assert "Pods that have the GPUs" in page(viewer, "/nodes/n/")
+    html = page(viewer, f"/gpus/{gpu.pk}/")
+    assert "ml/a,ml/b" in html
+    assert "given out in replicas" in html
 
 
 def test_an_engine_that_says_nothing_says_why(viewer: Client) -> None:

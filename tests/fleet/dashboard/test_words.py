@@ -8,14 +8,14 @@ from advisor.finding import SEVERITIES, Bottleneck, ChangeKind, Confidence, Scop
 from fleet.dashboard import words
 from fleet.findings.models import ADVICE, CONDITIONS
 from wire.codec import CODES
-from wire.messages import PROCESSES
+from wire.messages import PODS, PROCESSES
 from wire.metrics import METRICS, REASONS
 
 
 def test_every_metric_has_a_label() -> None:
     """A metric that is added to the registry is named on the pages too, and no label outlives its metric."""
     assert set(words.METRIC) == {metric.key for metric in METRICS}
-    assert set(words.ABSENT_TOO) == {f"gpu.{PROCESSES}"}
+    assert set(words.ABSENT_TOO) == {f"gpu.{PROCESSES}", f"host.{PODS}"}
     assert words.metric(PROCESSES) == "Processes that hold a GPU"
 
 

@@ -14,7 +14,7 @@ from fleet.ingest.window import Ring
 from fleet.inventory.models import Absence, Gpu, Node
 from tests.speaking import batch, hello
 from wire.codec import WireError
-from wire.messages import AbsentChange, Batch, Hold, Processes
+from wire.messages import PODS, AbsentChange, Batch, Hold, Processes
 from wire.metrics import HELD
 
 pytestmark = pytest.mark.django_db
@@ -263,3 +263,17 @@ def test_a_column_that_was_not_read_ends_no_absence(node: Node1) -> None:
     node.take(made)
 
     assert (held, "frozen", 0, None) in node.rows()
+
+
+def test_a_kubelet_that_does_not_say_who_has_the_gpus_is_absent_until_it_does(node: Node1) -> None:
+    """Of the host, whatever else comes: no value could say that it is back."""
+    node.says(0, 1.0, AbsentChange(-1, PODS, "no_previous"))
+    node.says(5, 1.0)
+    node.says(9, 1.0, AbsentChange(-1, PODS, None))
+
+    row = Absence.objects.get()
+    assert (row.metric, row.gpu, row.reason) == (PODS, None, "no_previous")
+    assert row.until is not None
+    assert row.until.timestamp() == T + 9
+    with pytest.raises(WireError):
+        node.says(10, 1.0, AbsentChange(0, PODS, "timeout"))
