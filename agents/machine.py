@@ -17,7 +17,7 @@ from agents.collectors.descendants import SCAN_S
 from agents.collectors.host import HostCollector
 from agents.collectors.host_facts import facts
 from agents.collectors.pci_tree import ports
-from agents.collectors.pods import PodCollector
+from agents.collectors.pods import PodCollector, joined
 from agents.collectors.process_labels import ProcessLabels, with_described
 from agents.collectors.processes import ProcessCollector, Reading
 from agents.device import SLOW_S, DeviceEvent, Driver
@@ -190,7 +190,7 @@ class Machine:
             if words := labels.get(hold.pid):
                 holders.setdefault(hold.gpu, []).append(words)
         pods = self._pods.collect(now, self._stock.gpus, holders)
-        return [of_exporter | of_kubelet for of_exporter, of_kubelet in zip(told, pods, strict=True)]
+        return [joined(of_exporter, of_kubelet) for of_exporter, of_kubelet in zip(told, pods, strict=True)]
 
     def _gpu_at(self, pci: str) -> str | None:
         return next((gpu.uuid for gpu in self._gpus.stock.gpus if address(gpu.pci_bus_id) == pci), None)

@@ -27,6 +27,7 @@ SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 PERIOD_S: Final = 10.0
 _REPLICA: Final = "::"
 """Between a device and the number of a replica of it, as NVIDIA's device plugin writes them for time-slicing and MPS alike."""
+_WHOSE: Final = ("namespace", "pod", "container")
 _CUT: Final = "…"
 _SHARED: Final = "yes"
 
@@ -119,7 +120,7 @@ class PodCollector:
         for number, facts in enumerate(gpus):
             holding = taken[number] if number in shared else self._newest(facts.uuid, taken[number])
             told = {"cluster": self._cluster, **pods_label({f"{one.namespace}/{one.pod}" for one in holding})}
-            for name in ("namespace", "pod", "container"):
+            for name in _WHOSE:
                 told |= fit(name, {getattr(one, name) for one in holding})
             if number in shared:
                 told["shared"] = _SHARED
@@ -165,6 +166,13 @@ def pods_label(pods: Iterable[str]) -> dict[str, str]:
             break
         text = longer
     return {"pods": text} if text else {}
+
+
+def joined(of_exporter: dict[str, str], of_kubelet: dict[str, str]) -> dict[str, str]:
+    """Both labels of a GPU; where the kubelet has spoken, whom an exporter gives the GPU to counts no more."""
+    if "cluster" not in of_kubelet:
+        return of_exporter | of_kubelet
+    return {name: value for name, value in of_exporter.items() if name not in _WHOSE} | of_kubelet
 
 
 def by_cgroup(holders: Iterable[Mapping[str, str]]) -> dict[str, str]:

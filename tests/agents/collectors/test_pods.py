@@ -12,7 +12,7 @@ pytest.importorskip("h2", reason="h2 of requirements/agent.txt is not installed"
 
 import grpc
 
-from agents.collectors.pods import PERIOD_S, PodCollector, of, pods_label
+from agents.collectors.pods import PERIOD_S, PodCollector, joined, of, pods_label
 from agents.config import AgentConfig
 from agents.machine import Machine
 from agents.nvml_device import NvmlDriver
@@ -172,6 +172,16 @@ def test_a_list_too_long_ends_with_whole_names() -> None:
     assert text.endswith(",…")
     assert set(text.split(",")) <= {*pods, "…"}
     assert pods_label([]) == {}
+
+
+def test_the_kubelets_word_stands_before_an_exporters() -> None:
+    """That nobody has the GPU, too; what the kubelet does not tell of stays."""
+    exporter = {"pod": "old", "namespace": "ml", "hpc_job": "7"}
+
+    assert joined(exporter, {"cluster": "site"}) == {"cluster": "site", "hpc_job": "7"}
+    assert joined(exporter, {"cluster": "site", "pod": "new"})["pod"] == "new"
+    assert joined(exporter, {}) == exporter
+    assert joined({}, {"pod": "by-cgroup"}) == {"pod": "by-cgroup"}
 
 
 def tick(reason: str | None) -> Tick:
