@@ -14,6 +14,7 @@ from fleet.findings.judge import judge
 from fleet.findings.models import Cycle
 from fleet.findings.windows import jobs_of
 from fleet.inventory.models import Event
+from fleet.jobs import kubernetes
 from fleet.slow.refresh import refresh
 from fleet.store.series import StoreError
 from fleet.tuning.models import Trial
@@ -65,10 +66,12 @@ def refresh_slow() -> None:
 
 @shared_task(ignore_result=True, acks_late=True, time_limit=FORGET_LIMIT_S)
 def forget() -> None:
-    """Delete what is older than the site keeps; what is left at the end of a run is taken by the next."""
+    """Delete what is older than the site keeps, and give up jobs of which nobody will tell an end; what is left at the end of a run is taken by the next."""
     with only_run("forget", FORGET_LIMIT_S + 10) as mine:
         if mine and (gone := retention.forget(timezone.now())):
             log.info("Past their time and deleted: %s.", ", ".join(f"{number} {name}" for name, number in gone.items()))
+        if mine and (lost := kubernetes.give_up(timezone.now())):
+            log.info("%d jobs of nodes that have been silent for long are lost.", lost)
 
 
 @shared_task(ignore_result=True, acks_late=True, time_limit=TRY_LIMIT_S)

@@ -10,9 +10,10 @@ from fleet.ingest.columns import Accepted, gather
 from fleet.ingest.roster import enrol
 from fleet.ingest.window import Ring
 from fleet.inventory.models import Gpu
+from fleet.jobs.models import Job
 from tests.fleet.ingest.telling import Teller
 from wire.codec import WireError
-from wire.labels import MAX_LABEL
+from wire.labels import MAX_LABEL, MAX_PODS
 from wire.messages import GpuLabels
 
 pytestmark = pytest.mark.django_db
@@ -107,3 +108,36 @@ def test_labels_that_are_none_are_refused(teller: Labelled, labels: list[GpuLabe
     """Other names, other sizes, other GPUs: nothing of the batch is stored, and the value is not repeated."""
     with pytest.raises(WireError, match="wrong_shape"):
         teller.tells(0, *labels)
+
+
+def test_what_the_kubelet_says_becomes_jobs(teller: Labelled) -> None:
+    """In the order of the node's clock, whatever came in one chunk; an exporter's words make none."""
+    given = {"cluster": "site", "pods": "ml/a", "pod": "a"}
+    apply(
+        teller.tells(0),
+        teller.tells(1, GpuLabels(0, given), GpuLabels(1, {"pod": "b", "namespace": "ml"})),
+    )
+    apply(teller.tells(5, GpuLabels(0, {"cluster": "site"}), GpuLabels(1, {"cluster": "site", "pods": "ml/c"})))
+
+    assert [(job.target, job.ended_at is None) for job in Job.objects.order_by("pk")] == [
+        ("site/ml.a", False),
+        ("site/ml.c", True),
+    ]
+
+
+def test_an_agent_that_starts_anew_ends_no_job(teller: Labelled) -> None:
+    """Its first batch names no labels, for the kubelet has not answered yet."""
+    apply(teller.tells(1, GpuLabels(0, {"cluster": "site", "pods": "ml/a"})))
+    teller.seq = 0
+    apply(teller.tells(9))
+    apply(teller.tells(10, GpuLabels(0, {"cluster": "site", "pods": "ml/a"})))
+
+    assert [job.ended_at for job in Job.objects.all()] == [None]
+
+
+def test_the_pods_of_a_gpu_may_be_many(teller: Labelled) -> None:
+    """More than other labels hold, and no more than there is room for."""
+    apply(teller.tells(0, GpuLabels(0, {"pods": "x" * MAX_PODS})))
+
+    with pytest.raises(WireError, match="characters in label pods"):
+        teller.tells(1, GpuLabels(0, {"pods": "x" * (MAX_PODS + 1)}))
