@@ -115,8 +115,8 @@ def labels() -> str:
         f"| {', '.join(f'`{word}`' for word in one)} | `{name}` |" for name, one in DESCRIBED.items() if isinstance(one, tuple)
     ]
     lines.append(
-        "\n## Labels of GPUs\n\nWhere dcgm-exporter is the source, its labels of these names, however many processes share a GPU;"
-        " they travel when they change.\n\n| label | what it says |\n| --- | --- |"
+        "\n## Labels of GPUs\n\nWhat the kubelet says on [nodes of a Kubernetes](../how-to/kubernetes.md), and where dcgm-exporter is the source, its labels of"
+        " these names, however many processes share a GPU; they travel when they change.\n\n| label | what it says |\n| --- | --- |"
     )
     lines += [f"| `{name}` | {about} |" for name, about in GPU_LABELS.items()]
     return "\n".join(lines) + "\n"

@@ -47,7 +47,7 @@ def of_gpu(gpu: Gpu, node: Node) -> Fact:
 
 
 def labels(gpu: Gpu) -> list[Fact]:
-    """Whom dcgm-exporter gives the GPU to; empty where none tells."""
+    """Whom the kubelet or dcgm-exporter gives the GPU to; empty where none tells."""
     told = gpu.labels if isinstance(gpu.labels, dict) else {}
     return [Fact(str(label), str(told[name])) for name, label in GPU_LABEL.items() if told.get(name)]
 

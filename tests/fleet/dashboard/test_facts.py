@@ -106,6 +106,7 @@ def test_a_gpu_shows_who_uses_it(viewer: Client) -> None:
     html = page(viewer, f"/gpus/{gpu.pk}/")
 
     assert "Who uses it" in html
+    assert "As dcgm-exporter says" in html
     assert EVIL not in html
     assert "&lt;script&gt;" in html
     assert "4711" in html
@@ -126,6 +127,9 @@ def test_a_node_whose_kubelet_does_not_say_who_has_its_gpus_says_so(viewer: Clie
     html = page(viewer, f"/gpus/{gpu.pk}/")
     assert "ml/a,ml/b" in html
     assert "given out in replicas" in html
+    assert "As the kubelet says" in html
+    Gpu.objects.filter(pk=gpu.pk).update(labels={"pod": "0123-uid"})
+    assert "As the cgroups of its processes say" in page(viewer, f"/gpus/{gpu.pk}/")
 
 
 def test_an_engine_that_says_nothing_says_why(viewer: Client) -> None:
