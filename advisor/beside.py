@@ -114,7 +114,7 @@ def with_more(frames: Frames, more: More) -> Frames:
     if service is not None:
         service = _join(service, slow.get("service"), "service")
     gpu, job, node, service = partitions.with_partition(gpu, job, node, service)
-    job = _of_memory(job)
+    job = _of_memory(_given(job))
     constants = [pl.lit(more.constants.get(name), pl.Float64).alias(name) for name in _CONSTANTS]
     job = memory_split.with_split(stacks.with_arch(planned.of_jobs(job.with_columns(constants))))
     job = decoding.with_sequences(job, service, gpu)
@@ -132,6 +132,15 @@ def with_more(frames: Frames, more: More) -> Frames:
         service=service.with_columns(constants) if service is not None else frames.service,
         fleet=fleet.with_columns(constants),
     )
+
+
+def _given(job: pl.DataFrame) -> pl.DataFrame:
+    """The scheduler of a job and its number there as an allocation says them, where no process of the job tells."""
+    for name, given in (("scheduler", "given_by"), ("slurm_job", "given_slurm_job")):
+        if given in job.columns:
+            told = [pl.col(one).cast(pl.String) for one in (name, given) if one in job.columns]
+            job = job.with_columns(pl.coalesce(told).alias(name))
+    return job
 
 
 def _profiled(job: pl.DataFrame) -> pl.DataFrame:

@@ -36,8 +36,12 @@ def of_jobs(gpu: pl.DataFrame) -> pl.DataFrame:
     on = pl.col("counted")
     busy_on = pl.col("busy").filter(on)
     sm_on = pl.col("sm_active").filter(on)
+    on_node = pl.len().cast(pl.Int64)
+    if mine.select(pl.struct("job", "node").n_unique() > pl.col("job").n_unique()).item():
+        mine, on_node = _of_fullest_node(mine), pl.col("node").unique_counts().max().cast(pl.Int64)
     job = mine.group_by("job", maintain_order=True).agg(
         pl.len().alias("gpus"),
+        on_node.alias("gpus_on_node"),
         pl.col("gpu").alias("members"),
         # who holds a GPU of which neither processes nor memory are known, nobody can say
         pl.when(~(pl.col("blind") & pl.col("mem_used_max_bytes").is_null()).any())
@@ -96,6 +100,15 @@ def of_jobs(gpu: pl.DataFrame) -> pl.DataFrame:
         copy_rate_share=pl.when(pl.col("busy") < 0.99).then(
             pl.max_horizontal("pcie_share", pl.col("pcie_share") / (1 - pl.col("busy")))
         ),
-        suggested_workers=(pl.col("cores") / pl.col("gpus") * 0.5).floor().clip(2, 16).cast(pl.Int64),
-        suggested_cpus=((pl.col("cores") / pl.col("gpus") * 0.5).floor().clip(2, 16) + 1).cast(pl.Int64),
+        suggested_workers=(pl.col("cores") / pl.col("gpus_on_node") * 0.5).floor().clip(2, 16).cast(pl.Int64),
+        suggested_cpus=((pl.col("cores") / pl.col("gpus_on_node") * 0.5).floor().clip(2, 16) + 1).cast(pl.Int64),
     ).drop("_rank")
+
+
+def _of_fullest_node(mine: pl.DataFrame) -> pl.DataFrame:
+    """`mine` with what a job's helper processes do told of the node alone where they do most, and that node first: its cores stand beside it."""
+    on_node = pl.col("children_cores").fill_null(0).sum().over("job", "node")
+    fullest = pl.when(on_node == on_node.max().over("job")).then(pl.col("node")).min().over("job")
+    first = (pl.col("node") == fullest).fill_null(True)
+    told = [pl.when("_first").then(pl.col(name)).alias(name) for name in ("children", "children_cores")]
+    return mine.with_columns(_first=first).sort("_first", descending=True, maintain_order=True).with_columns(told).drop("_first")

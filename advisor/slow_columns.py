@@ -43,7 +43,10 @@ _DAY: Final[Types] = dict.fromkeys(
      "day_cap_share"),
     pl.Float64,
 )  # fmt: skip
-_NODE: Final[Types] = dict.fromkeys(("xids_7d", "abnormal_ends_7d", "abnormal_end_jobs_7d"), pl.Int64)
+_NODE: Final[Types] = {
+    **dict.fromkeys(("xids_7d", "abnormal_ends_7d", "abnormal_end_jobs_7d", "allocated_gpus_missing"), pl.Int64),
+    "jobs_on_missing": pl.String,
+}
 _JOB: Final[Types] = {
     "run_s": pl.Float64,
     "run_gpu_hours": pl.Float64,
@@ -114,19 +117,34 @@ COLUMNS: Final[dict[Scope, dict[Part, Types]]] = {
     "fleet": {"now": _FLEET | _notes("fleet"), "day": {}},
 }
 
-ADDED: Final[dict[Scope, Types]] = {
+ALLOCATED: Final[dict[str, Types]] = {
     "gpu": {
         "allocated_to": pl.String,
+        "allocated_s": pl.Float64,
+        "job_family": pl.String,
+        "foreign_processes": pl.Int64,
+        "gpu_shared": pl.Boolean,
+    },
+    "job": {"allocated_gpus": pl.Int64, "allocated_idle_s": pl.Float64, "given_by": pl.String, "given_slurm_job": pl.String},
+}
+"""What a scheduler's allocations say. `job_family`: of the job that has the GPU (advisor/job_family.py); `allocated_idle_s`: for how long no process of the job has used what it was given; `gpu_shared`: several
+jobs have the GPU at once, so that nothing of it is one job's; `given_by`, `given_slurm_job`: the scheduler, and the number that Slurm has."""
+
+PROFILE: Final[Types] = {name: pl.String if kind is str else pl.Float64 for name, kind in PROFILED.items()}
+"""What a profile tells of a job."""
+
+ADDED: Final[dict[Scope, Types]] = {
+    "gpu": ALLOCATED["gpu"]
+    | {
         "bench_ratio": pl.Float64,
         "bench_slow_runs": pl.Int64,
         "bench_runs": pl.Int64,
         "bench_name": pl.String,
         "bench_age_s": pl.Float64,
     },
-    "job": {name: pl.String if kind is str else pl.Float64 for name, kind in PROFILED.items()},
+    "job": ALLOCATED["job"] | PROFILE,
 }
-"""What fleet/findings adds from rows of the database at each look: to whom a GPU is given, how its bench runs compare, and what a
-profile tells of a job."""
+"""What fleet/findings adds from rows of the database at each look: ALLOCATED, how a GPU's bench runs compare, and PROFILE."""
 
 CONSTANTS: Final[Types] = {
     "gpu_hour_price": pl.Float64,

@@ -9,6 +9,12 @@ from advisor.text import _
 
 UNSHOWN: Final[dict[str, tuple[str, str]]] = {
     "allocated_to": ("", _("Job or pod that the GPU is given to")),
+    "given_by": ("", _("Scheduler that gave the job its GPUs")),
+    "given_slurm_job": ("", _("Slurm job id, as the scheduler says")),
+    "gpu_shared": ("", _("Several jobs have the GPU at once")),
+    "gpus_on_node": ("gpus", _("Most GPUs of the job on one node")),
+    "job_family": ("", _("Family of the job that has the GPU")),
+    "jobs_on_missing": ("", _("Jobs that were given the missing GPUs")),
     "arch_missing": ("", _("The build of PyTorch lacks the card's architecture")),
     "base_age_days": ("days", _("Age of the newest run compared with")),
     "base_changes": ("", _("What changed since the newest run compared with")),

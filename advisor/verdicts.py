@@ -13,7 +13,7 @@ from advisor.text import fields
 
 OPEN = "open:"
 """Stands before a rule's id in the column that tells which targets have an open finding of it."""
-_UNITS = {"_gib": ("_bytes", 1 << 30), "_gb_per_s": ("_bytes_per_s", 1e9)}
+_UNITS = {"_gib": ("_bytes", 1 << 30), "_gb_per_s": ("_bytes_per_s", 1e9), "_minutes": ("_s", 60)}
 _MOST_RULES = 2_000
 """Rules of which expressions are kept: those that are shipped and those of a site."""
 
@@ -41,7 +41,8 @@ def wanted(rules: Sequence[Rule]) -> frozenset[str]:
 
 
 def in_larger_units(names: frozenset[str], frame: pl.DataFrame) -> dict[str, pl.Expr]:
-    """Those of `names` that `frame` has in smaller units: `x_gib` of `x_bytes` (memory), `x_gb_per_s` of `x_bytes_per_s`."""
+    """Those of `names` that `frame` has in smaller units: `x_gib` of `x_bytes` (memory), `x_gb_per_s` of `x_bytes_per_s`,
+    `x_minutes` of `x_s`."""
     asked = {
         name: (name.removesuffix(end) + source, size)
         for name in names

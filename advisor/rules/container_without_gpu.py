@@ -1,7 +1,7 @@
 """A GPU that was given to a container or job, and that no process of it ever opened.
 
-Where the device plugin or the scheduler says to whom a GPU is given (through dcgm-exporter's labels) and for the whole window no process
-holds a context on it, its program most likely runs on the processor. CUDA_VISIBLE_DEVICES that is empty says the same of a process.
+Where the scheduler says to whom a GPU is given (an allocation, or dcgm-exporter's labels) and for the whole window no process holds a context
+on it, its program most likely runs on the processor. One that was given it minutes ago may still copy its data. CUDA_VISIBLE_DEVICES that is empty says the same of a process.
 """
 
 import polars as pl
@@ -24,11 +24,15 @@ RULE = Rule(
     bottleneck="idle",
     group="capacity",
     needs=(Need(("allocated_to", "processes"), "medium"),),
-    thresholds=(Threshold("window_opens_s", 240.0, "seconds", 30.0, 86_400.0),),
+    thresholds=(
+        Threshold("window_opens_s", 240.0, "seconds", 30.0, 86_400.0),
+        Threshold("allocated_opens_s", 600.0, "seconds", 30.0, 86_400.0),
+    ),
     opens=(c.processes == 0)
     & (c.mem_used_max_bytes < 1 << 30)
     & (c.gpu_util_pct < 1)
     & (c.window_s >= param("window_opens_s"))
+    & (c.allocated_s.is_null() | (c.allocated_s >= param("allocated_opens_s")))
     & (c.other_cores >= 2),
     clears=(c.processes >= 1) | (c.other_cores < 1),
     unless=c.note_maintenance.fill_null(False) | c.note_declared_idle.fill_null(False),
@@ -42,6 +46,7 @@ RULE = Rule(
         Show("gpu_util_pct", "percent"),
         Show("other_cores", "cores", ">=", 2.0),
         Show("window_s", "seconds"),
+        Show("allocated_s", "seconds", ">=", "allocated_opens_s"),
     ),
     change=(
         Step(

@@ -45,9 +45,9 @@ RULE = Rule(
         Show("pcie_rx_bytes_per_s", "bytes_per_second"),
     ),
     change=(
-        Step("command", "torchrun --nproc-per-node={gpus} train.py", when=~ACCELERATE & ~DEEPSPEED),
+        Step("command", "torchrun --nproc-per-node={gpus_on_node} train.py", when=~ACCELERATE & ~DEEPSPEED),
         Step("command", "accelerate launch --num_processes {gpus} train.py", when=ACCELERATE),
-        Step("command", "deepspeed --num_gpus {gpus} train.py", when=DEEPSPEED),
+        Step("command", "deepspeed --num_gpus {gpus_on_node} train.py", when=DEEPSPEED),
         Step("config", "#SBATCH --ntasks-per-node=1 --gpus-per-node={gpus}  # torchrun starts the ranks", when=SLURM),
         Step(
             "diff",

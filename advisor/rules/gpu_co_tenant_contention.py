@@ -8,7 +8,7 @@ Gain: docs/lab.md (2.14) and recording noisy_neighbour (2.2): more than the two 
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -29,10 +29,20 @@ RULE = Rule(
     summary=_(
         "{tenants:.0f} processes compute on this GPU, whose engine was busy {busy:.0%} of the time: each waits for the others."
     ),
+    cases=(
+        Says(
+            (c.foreign_processes >= 1).fill_null(False),
+            _(
+                "{tenants:.0f} processes compute on this GPU, whose engine was busy {busy:.0%} of the time. The scheduler gave it to {allocated_to};"
+                " {foreign_processes:.0f} of the processes on it belong to somebody else."
+            ),
+        ),
+    ),
     evidence=(
         Show("tenants", "processes", ">=", 2.0),
         Show("busy", "ratio", ">=", "busy_opens"),
         Show("held_bytes", "bytes"),
+        Show("foreign_processes", "processes"),
         Show("sm_active", "ratio"),
         Show("gpu_util_pct", "percent"),
     ),

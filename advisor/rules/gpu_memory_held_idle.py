@@ -6,7 +6,7 @@ process whose host side works (compiling, importing, downloading) is starting up
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step, Threshold, param
+from advisor.rule import Need, Rule, Says, Show, Step, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -36,12 +36,22 @@ RULE = Rule(
         "Process {pid} holds {held_gib:.1f} GiB of this GPU's memory; the compute engine was active {busy:.1%} of the time and"
         " the process used {main_cores:.2f} cores. Nobody else can use that memory."
     ),
+    cases=(
+        Says(
+            (c.foreign_processes >= 1).fill_null(False),
+            _(
+                "{held_gib:.1f} GiB of this GPU's memory are held and nothing computes. The scheduler gave the GPU to {allocated_to}, and of the"
+                " processes on it {foreign_processes:.0f} belong to somebody else."
+            ),
+        ),
+    ),
     evidence=(
         Show("busy", "ratio", "<", "busy_opens"),
         Show("held_bytes", "bytes", ">=", "held_opens_bytes"),
         Show("main_cores", "cores", "<", "main_cores_opens"),
         Show("gpu_util_pct", "percent"),
         Show("share_idle", "ratio", ">=", "share_idle_opens"),
+        Show("foreign_processes", "processes"),
     ),
     change=(
         Step("command", "nvidia-smi --query-compute-apps=pid,used_memory --format=csv -i {index}"),

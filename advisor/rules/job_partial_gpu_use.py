@@ -29,9 +29,13 @@ RULE = Rule(
         Show("busy", "ratio"),
     ),
     change=(
-        Step("command", "torchrun --nproc-per-node={gpus} train.py  # start a rank on each GPU", when=~ACCELERATE & ~DEEPSPEED),
+        Step(
+            "command",
+            "torchrun --nproc-per-node={gpus_on_node} train.py  # start a rank on each GPU",
+            when=~ACCELERATE & ~DEEPSPEED,
+        ),
         Step("command", "accelerate launch --num_processes {gpus} train.py  # start a rank on each GPU", when=ACCELERATE),
-        Step("command", "deepspeed --num_gpus {gpus} train.py  # start a rank on each GPU", when=DEEPSPEED),
+        Step("command", "deepspeed --num_gpus {gpus_on_node} train.py  # start a rank on each GPU", when=DEEPSPEED),
         Step("config", "#SBATCH --gpus={working_gpus}  # or ask for fewer", when=SLURM),
         Step("config", "resources: {{limits: {{nvidia.com/gpu: {working_gpus}}}}}  # or ask for fewer", when=KUBERNETES),
         Step("command", "docker run --gpus {working_gpus} IMAGE  # or take fewer", when=DOCKER),

@@ -1,7 +1,8 @@
 """Fewer GPUs are listed than the node should have.
 
 A GPU that goes while the agent runs is an event (the kernel's XID 79, the driver's list), and opens this rule's finding on that GPU within a
-second. One that was never there since the boot makes no event: only the inventory shows it, or the number that the site expects.
+second. One that was never there since the boot makes no event: only the inventory shows it, the number that the site expects, or a
+scheduler that gives a job a GPU that nobody lists.
 """
 
 import polars as pl
@@ -21,18 +22,29 @@ RULE = Rule(
     bottleneck=None,
     group="health",
     needs=(Need(("node_gpus", "node_gpus_present")),),
-    opens=c.node_gpus_present < _EXPECTED,
-    clears=c.node_gpus_present >= _EXPECTED,
+    opens=(c.node_gpus_present < _EXPECTED) | (c.allocated_gpus_missing >= 1).fill_null(False),
+    clears=(c.node_gpus_present >= _EXPECTED) & (c.allocated_gpus_missing.fill_null(0) == 0),
     unless=c.note_maintenance.fill_null(False),
     title=_("The node has fewer GPUs than it should"),
     summary=_("The driver lists {node_gpus_present:.0f} GPU(s); {node_gpus:.0f} have been seen on this node."),
     cases=(
         Says(
+            (c.allocated_gpus_missing >= 1).fill_null(False),
+            _(
+                "The driver lists {node_gpus_present:.0f} GPU(s), and {allocated_gpus_missing:.0f} that jobs were given are not among them: {jobs_on_missing}."
+            ),
+        ),
+        Says(
             c.note_expected_gpus > c.node_gpus,
             _("The driver lists {node_gpus_present:.0f} GPU(s), and the site says that this node has {note_expected_gpus:.0f}."),
         ),
     ),
-    evidence=(Show("node_gpus_present", "gpus"), Show("node_gpus", "gpus"), Show("xids_7d", "events")),
+    evidence=(
+        Show("node_gpus_present", "gpus"),
+        Show("node_gpus", "gpus"),
+        Show("allocated_gpus_missing", "gpus"),
+        Show("xids_7d", "events"),
+    ),
     change=(
         *drain("GPU missing"),
         Step("command", "nvidia-bug-report.sh && lspci -d 10de: && dmesg | grep -i -e xid -e nvrm"),

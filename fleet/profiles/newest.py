@@ -8,7 +8,7 @@ import polars as pl
 from django.db.models import Exists, OuterRef, QuerySet
 
 from advisor.profiles.joined import FEATURES
-from advisor.slow_columns import ADDED, Types
+from advisor.slow_columns import PROFILE, Types
 from fleet.inventory.models import STILL_THERE, Process
 from fleet.profiles.models import JobProfile
 
@@ -16,7 +16,7 @@ LASTS: Final = timedelta(days=7)
 """A profile of an earlier run of the job counts so long; one of a run that goes on as long as the run."""
 WAITS: Final = timedelta(hours=1)
 """So long a process is looked for: later the kernel may have given its number to another."""
-SCHEMA: Final[Types] = {"job": pl.String, **ADDED["job"]}
+SCHEMA: Final[Types] = {"job": pl.String, **PROFILE}
 
 
 def assign(at: datetime, holders: pl.DataFrame, cards: pl.DataFrame) -> int:

@@ -332,3 +332,23 @@ def test_memory_that_is_one_with_the_hosts_is_compared_with_no_size() -> None:
     told = {kind: {finding.rule for finding in evaluate(load(), frames).findings} for kind, frames in found.items()}
     assert "memory-nearly-full" in told["own"]
     assert not {"memory-nearly-full", "gpu-memory-leak", "gpu-oversized-for-job"} & told["unified"]
+
+
+def test_a_job_on_two_nodes_is_compared_with_the_cores_of_one() -> None:
+    """Its helper processes are those of the node where they do most: of another node's nobody would find cores here. GPUs are all of them."""
+    one = running("loader_starved")
+    keys = [pl.col(name) + 1 for name in ("gpu", "node")]
+
+    def beside(frame: pl.DataFrame, *changed: pl.Expr) -> pl.DataFrame:
+        here = [key for key in keys if key.meta.output_name() in frame.columns]
+        return pl.concat([frame, frame.with_columns(*here, *changed)], how="vertical_relaxed")
+
+    half = [pl.col(name) / 2 for name in ("children", "children_cpu_pct")]
+    both = Window(beside(one.gpu), beside(one.host), beside(one.process, *half), beside(one.facts))
+    alone, job = (features(window, min_samples=5).job.row(0, named=True) for window in (one, both))
+
+    assert (job["gpus"], job["gpus_on_node"], sorted(job["members"])) == (2, 1, [0, 1])
+    assert alone["gpus_on_node"] == 1
+    for name in ("children", "children_cores", "cores", "suggested_workers"):
+        assert job[name] == pytest.approx(alone[name]), name
+    assert job["processes"] == 2 * alone["processes"]

@@ -22,7 +22,7 @@ HEALTHY: dict[str, Any] = {
     "cpu_busy_cores": 4.0, "free_cores": 28.0, "iowait_cores": 0.0, "disk_read_bytes_per_s": 0.0, "disk_write_bytes_per_s": 0.0,
     "read_bytes_per_s": 0.0, "write_bytes_per_s": 0.0, "pcie_rx_bytes_per_s": 5e7, "pcie_tx_bytes_per_s": 1e7, "pcie_share": 0.001,
     "copy_rate_share": 0.01, "nvlink_bytes_per_s": 0.0, "nvlink_share": 0.0, "host_mem_share": 0.3, "host_mem_used_bytes": 80e9,
-    "host_mem_total_bytes": 270e9, "gpus": 1, "held_gpus": 1, "working_gpus": 1, "least_busy_ratio": 1.0, "most_sm_ratio": 1.0,
+    "host_mem_total_bytes": 270e9, "gpus": 1, "gpus_on_node": 1, "held_gpus": 1, "working_gpus": 1, "least_busy_ratio": 1.0, "most_sm_ratio": 1.0,
     "least_busy_index": 0, "most_sm_index": 0, "talks": False, "ranks_talk_over_pcie": False, "mem_growth_share": 0.0,
     "mem_growth_bytes_per_s": 0.0, "mem_growth_bytes": 0.0, "mem_growth_s": None, "mem_fills_s": None, "seconds_to_full": None, "compute_capability": "9.0", "serves": False, "loaded_share": 1.0,
     "hw_slowdown_share": 0.0, "thermal_slowdown_share": 0.0, "power_brake_share": 0.0, "sw_thermal_share": 0.0, "power_cap_share": 0.9,

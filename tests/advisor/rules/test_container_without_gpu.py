@@ -25,3 +25,10 @@ class TestContainerWithoutGpu(RuleCases):
         {"note_maintenance": True},
     ]
     lacks = ("allocated_to",)
+
+
+def test_one_that_was_just_given_its_gpu_may_still_copy_its_data() -> None:
+    """Ten minutes; whom only an exporter's labels name has no such time, and is judged by the window."""
+    cases = TestContainerWithoutGpu
+    assert cases.judge(cases.fires | {"allocated_s": 400.0}).findings == []
+    assert len(cases.judge(cases.fires | {"allocated_s": 700.0}).findings) == 1

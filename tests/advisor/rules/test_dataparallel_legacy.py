@@ -12,6 +12,7 @@ class TestDataparallelLegacy(RuleCases):
     healthy: ClassVar[dict[str, Any]] = {"gpus": 2, "working_gpus": 2, "gpu0_mem_ratio": 1.0, "gpu0_sm_ratio": 1.0}
     fires: ClassVar[dict[str, Any]] = {
         "gpus": 4,
+        "gpus_on_node": 4,
         "working_gpus": 4,
         "gpus_per_process_max": 4,
         "gpu0_mem_ratio": 1.4,

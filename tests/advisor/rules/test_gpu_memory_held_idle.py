@@ -35,3 +35,13 @@ class TestGpuMemoryHeldIdle(RuleCases):
         "working_gpus": 0,
     }
     lacks = ("busy",)
+
+
+def test_it_says_whose_the_gpu_is_where_others_hold_it() -> None:
+    """The scheduler gave it to one job, and a process of somebody else sits on it."""
+    cases = TestGpuMemoryHeldIdle
+    told = {"allocated_to": "west/4711", "foreign_processes": 1, "held_bytes": 2 << 30}
+    (one,) = cases.judge(cases.fires | told).findings
+    assert (
+        "The scheduler gave the GPU to west/4711, and of the processes on it 1 belong to somebody else." in one.summary.english()
+    )

@@ -24,3 +24,11 @@ def test_the_number_that_the_site_expects_counts_too() -> None:
 
     assert "the site says that this node has 8" in finding.summary.english()
     assert finding.severity == "critical"
+
+
+def test_a_gpu_that_a_scheduler_gave_and_nobody_lists_is_missing() -> None:
+    """Though as many are there as were ever seen: the node booted without it, and its scheduler's file still has it."""
+    told = {"node_gpus": 7, "node_gpus_present": 7, "allocated_gpus_missing": 1, "jobs_on_missing": "west/4711"}
+    (finding,) = TestXidFallenOffBus.judge(told).findings
+
+    assert finding.summary.english() == ("The driver lists 7 GPU(s), and 1 that jobs were given are not among them: west/4711.")
