@@ -2,7 +2,7 @@
 
     python bench/advise.py --gpus 10000
 
-The fleet is played_fleet.py's: 10,000 GPUs on 1,250 nodes in 2,000 jobs, with what processes and serving engines tell, written as
+The fleet is played_fleet.py's: 10,000 GPUs on 1,250 nodes in 2,000 jobs, with what processes, serving engines and a scheduler tell, written as
 ingest writes it: whole seconds of all, a file every five. What comes of hours and days is made once before, as its task does. The
 cycle is judge(): it reads the store, computes, and brings findings and diagnoses up to date. The first one makes them all, and folds
 five minutes of the rarer metrics; the next, ten seconds later, is what a worker does all the time; the one that a minute ended before
@@ -68,11 +68,10 @@ def refreshed(end: int) -> float:
     """Make what comes of hours and days; the seconds of CPU that it took."""
     from datetime import UTC, datetime
 
-    from fleet.findings.windows import jobs_of
     from fleet.slow.refresh import refresh
 
     before = time.process_time()
-    refresh(datetime.fromtimestamp(end, UTC), jobs_of)
+    refresh(datetime.fromtimestamp(end, UTC))
     return time.process_time() - before
 
 

@@ -1,8 +1,8 @@
 """`build`: a fleet whose GPUs play the recordings, in a database and a store, as ingest would have written it.
 
 Every GPU plays the steady part of one recording, resampled to 1 Hz and looped, from an offset of its own, with all that the recording
-has. Of five nodes three have two users at work, so that 1,250 nodes have 2,000 jobs. Every process has labels, those of every other
-eighteen nodes report their steps too, and one serving engine for 33 GPUs tells of itself.
+has. Of five nodes three have two users at work, so that 1,250 nodes have 2,000 jobs; of those on every other node a scheduler tells. Every
+process has labels, those of every other eighteen nodes report their steps too, and one serving engine for 33 GPUs tells of itself.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -58,6 +58,11 @@ class Held(NamedTuple):
         """Who works on it."""
         return f"user{self.slot * 2 // GPUS_PER_NODE if self.node % 5 < 3 else 0}"
 
+    @property
+    def slurm_job(self) -> str | None:
+        """The number of the job that its scheduler gave it to; None on the nodes of which none tells."""
+        return f"{self.node}{self.user[-1]}" if self.node % 2 == 0 else None
+
     def pid(self, recorded: int) -> int:
         """The pid of a process of it that the recording has as `recorded`."""
         return recorded * GPUS_PER_NODE + self.slot
@@ -87,6 +92,7 @@ def build(gpus: int, seconds: int, end: int) -> int:
 
     played = _inventory([_steady(path) for path in sorted((ROOT / "recordings").glob("*.jsonl.gz"))], gpus)
     engines = _words(played, end)
+    _given(played, end)
     store = ParquetSeries(Path(settings.FETTLE_STORE_DIR))
     rows = 0
     for first in range(0, seconds, FLUSH_S):
@@ -152,7 +158,7 @@ def _words(played: list[Played], end: int) -> list[int]:
         for held in one.gpus:
             for pid in recorded.get(held.place, []):
                 serves = held.node % 4 == 0 and held.slot == 0 and held.node // 4 < most
-                labels = SERVING if serves else TRAINING
+                labels = SERVING if serves else TRAINING if held.slurm_job is None else TRAINING | {"slurm_job": held.slurm_job}
                 processes.append(
                     Process(node_id=home[held.node], pid=held.pid(pid), name="train.py", labels=labels, told_at=now, **seen)
                 )
@@ -169,6 +175,47 @@ def _words(played: list[Played], end: int) -> list[int]:
                     )
     Process.objects.bulk_create(processes, batch_size=500)
     return [engine.pk for engine in Engine.objects.bulk_create(engines, batch_size=500)]
+
+
+def _given(played: list[Played], end: int) -> None:
+    """The jobs that a scheduler tells of, and their allocations."""
+    from fleet.jobs.models import Allocation, Job
+
+    began = datetime.fromtimestamp(end - 86_400, UTC)
+    held: dict[str, list[tuple[int, Held]]] = {}
+    for one in played:
+        home = {number: pk for pk, number in one.nodes}
+        for gpu in one.gpus:
+            if gpu.slurm_job is not None:
+                held.setdefault(gpu.slurm_job, []).append((home[gpu.node], gpu))
+    jobs = [
+        Job(
+            cluster="bench",
+            job_id=number,
+            started_at=began,
+            source="slurm",
+            user=gpus[0][1].user,
+            name="train",
+            family=f"bench/{gpus[0][1].user}/train",
+        )
+        for number, gpus in held.items()
+    ]
+    rows = {job.job_id: job for job in Job.objects.bulk_create(jobs, batch_size=500)}
+    Allocation.objects.bulk_create(
+        [
+            Allocation(
+                job=rows[number],
+                node_id=node,
+                node_name=f"bench-{gpu.node:05d}",
+                gpu_id=gpu.pk,
+                device=str(gpu.slot),
+                from_at=began,
+            )
+            for number, gpus in held.items()
+            for node, gpu in gpus
+        ],
+        batch_size=500,
+    )
 
 
 def _slice(one: Played, first: int, start: int) -> dict[str, pl.DataFrame]:

@@ -9,6 +9,8 @@ from django.utils.translation import gettext
 from fleet.accounts.models import node_name
 from fleet.annotations.matching import is_pattern
 
+_NUMBER: Final = re.compile(r"(?=.*[0-9.])[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
+"""A job's id as its scheduler tells it, such as 4711_3 or namespace.pod."""
 _OF_PATTERN: Final = re.compile(r"[A-Za-z0-9._*?-]+")
 
 
@@ -21,9 +23,20 @@ def wrong_target(scope: str, target: str) -> str | None:
         if _OF_PATTERN.fullmatch(target) if is_pattern(target) else _is_node(target):
             return None
         return gettext("This is no node's name: letters, digits, dots, dashes and underscores; * and ? make it a pattern.")
-    if scope == "job" and not is_pattern(target) and not (_is_node(node) and len(parts) == 2 and all(parts)):
-        return gettext("A job is named node/user/program, as its page shows it; * and ? make it a pattern, such as */alice/*.")
+    if (
+        scope == "job"
+        and not is_pattern(target)
+        and not (_is_node(node) and (_is_number(parts) or (len(parts) == 2 and all(parts))))
+    ):
+        return gettext(
+            "A job is named node/user/program, or cluster/number where a scheduler told of it, as its page shows it;"
+            " * and ? make it a pattern, such as */alice/*."
+        )
     return None
+
+
+def _is_number(parts: list[str]) -> bool:
+    return len(parts) == 1 and _NUMBER.fullmatch(parts[0]) is not None
 
 
 def _is_node(name: str) -> bool:

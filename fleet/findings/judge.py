@@ -25,8 +25,10 @@ from fleet.findings.models import Finding, Transition
 from fleet.findings.more import more, places
 from fleet.findings.permitted import Permitted
 from fleet.findings.steady import unsteady
+from fleet.findings.told import WORDS
 from fleet.findings.windows import Look, look
 from fleet.inventory.models import Node
+from fleet.jobs.models import Job
 from fleet.tuning.in_force import InForce, in_force
 from fleet.tuning.matching import thresholds
 from fleet.tuning.models import OwnRule
@@ -35,6 +37,7 @@ log = logging.getLogger(__name__)
 
 OF_PROCESSES: Final = frozenset({"tenants", "processes", "held_bytes", "main_cores", "children", "children_cores"})
 """Features that read as nobody's where no process is listed."""
+_IN_ONE_QUERY: Final = 500
 _QUIET: Final = {health.rule: timedelta(seconds=health.quiet_s) for health in xid_catalog.HEALTH}
 
 
@@ -45,7 +48,7 @@ def judge(at: datetime) -> list[Transition]:
     """
     began = time.monotonic()
     span_s, patience_s = settings.FETTLE_ADVISOR_WINDOW_S, settings.FETTLE_ADVISOR_PATIENCE_S
-    seen = look(at, span_s, patience_s)
+    seen = look(at, span_s, patience_s, WORDS.labels(at))
     if not seen.fresh_nodes:
         return []
     force = in_force()
@@ -68,6 +71,8 @@ def judge(at: datetime) -> list[Transition]:
         gpus=seen.gpus - seen.blind,
         quiet=_QUIET,
         resting=resting(frames),
+        unused=frozenset(("job", job) for job in seen.unused),
+        over=over(still_open, seen.places, at),
         may=Permitted(force.known, force.off, force.shadow),
     )
     diagnoses.keep(diagnose(frames), seen.places, at - timedelta(seconds=span_s), at)
@@ -134,6 +139,19 @@ def resting(frames: Frames) -> frozenset[Target]:
     """The jobs of which no GPU worked in the window: they load, wait or are done."""
     jobs = frames.job.filter(pl.col("working_gpus") == 0).get_column("job")
     return frozenset(("job", job) for job in jobs)
+
+
+def over(still_open: Iterable[str], places: Mapping[Target, Place], at: datetime) -> frozenset[Target]:
+    """The jobs of open findings that are not there any more, and of which their scheduler has told the end of the newest run."""
+    asked = {target for _, scope, target in (one.split(":", 2) for one in still_open) if scope == "job"}
+    away = [target for target in asked if ("job", target) not in places and "/" in target]
+    ended: dict[str, bool] = {}
+    for first in range(0, len(away), _IN_ONE_QUERY):
+        keys = [target.partition("/") for target in away[first : first + _IN_ONE_QUERY]]
+        runs = Job.objects.filter(cluster__in={cluster for cluster, _, _ in keys}, job_id__in=[number for _, _, number in keys])
+        told = runs.exclude(cluster="").order_by("started_at").values_list("cluster", "job_id", "ended_at")
+        ended |= {f"{cluster}/{number}": end is not None and end <= at for cluster, number, end in told}
+    return frozenset(("job", target) for target in away if ended.get(target, False))
 
 
 def silenced(

@@ -4,7 +4,8 @@ The condition follows telemetry. It fires after two judgements in a row that saw
 resolves after two that saw it clear, over a whole window of steady work (steady.py). No judgement, because the node is stale,
 its driver hangs, a metric is missing or the job only just started, changes nothing. A judgement is known by the end of its
 window: judging one window twice, or an older window, does nothing.
-A job that is not there is no judgement either: it may be restarting. Only one that stays away has ended, and its findings with it.
+A job that is not there is no judgement either: it may be restarting. Only one that stays away has ended, and its findings with it; where
+its scheduler says that it has ended, they end at once.
 One that opens for the fourth time within an hour is noisy: nobody is told of it until it has kept still for a while. What ended
 with its job does not count as an opening.
 
@@ -81,12 +82,19 @@ class Judged:
     gpus: Collection[int] = frozenset()  # that gave values, and whose holders are known
     quiet: Mapping[str, timedelta] = field(default_factory=dict)  # by rule, for what events reported
     resting: Collection[Target] = frozenset()  # jobs of which no GPU worked
+    unused: Collection[Target] = frozenset()  # jobs that hold GPUs, on which no process was listed
+    over: Collection[Target] = frozenset()  # jobs that are not there, and of which their scheduler told the end
     may: Permitted | None = None  # None: every rule may say what it likes
 
     def is_gone(self, row: Finding, gpus: Collection[int]) -> bool:
-        """True for a job's or service's finding when node and every GPU of it, `gpus`, report, who holds them is known, and it does not."""
-        if row.scope not in _COME_AND_GO or row.origin == "event" or (row.scope, row.target) in self.targets:
+        """True for a job's or service's finding when node and every GPU of it, `gpus`, report, who holds them is known, and it does not.
+
+        A job that still has its GPUs and runs nothing there is gone too, but for what idleness itself was found by.
+        """
+        if row.scope not in _COME_AND_GO or row.origin == "event":
             return False
+        if (row.scope, row.target) in self.targets:
+            return (row.scope, row.target) in self.unused and row.bottleneck != "idle"
         return row.node_id in self.fresh_nodes and all(gpu in self.gpus for gpu in gpus)
 
     def saw_clear(self, row: Finding, at: datetime) -> bool:
@@ -122,6 +130,8 @@ def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapp
                     book.moves(row, "firing", f"{before} -> {row.severity}")
             elif judged.saw_clear(row, at):
                 book.saw_clear(row)
+            elif (row.scope, row.target) in judged.over and row.origin != "event":
+                book.ends(row, JOB_ENDED)
             elif at - row.last_seen_at >= JOB_GRACE and judged.is_gone(row, held.get(row.pk, ())):
                 book.ends(row, JOB_ENDED if row.scope == "job" else SERVICE_ENDED)
         for one in _news(at, seen):

@@ -9,7 +9,7 @@ import polars as pl
 from advisor.beside import More
 from advisor.features import Frames
 from fleet.benches.peers import bench_features
-from fleet.findings import minutes, told
+from fleet.findings import allocated, minutes, told
 from fleet.findings.lifecycle import Place, Target
 from fleet.findings.windows import Look
 from fleet.profiles import newest
@@ -29,7 +29,7 @@ def more(at: datetime, seen: Look, span_s: int, wanted: Collection[str]) -> More
         words=words,
         engines=engines,
         serves=serves,
-        slow=_slow(at),
+        slow=_slow(at, at, seen),
         constants=slow.constants(),
     )
 
@@ -44,7 +44,7 @@ def more_of_past(at: datetime, now: datetime, seen: Look, span_s: int, wanted: C
         words=words,
         engines=engines,
         serves=serves,
-        slow=_slow(now),
+        slow=_slow(now, at, seen),
         constants=slow.constants(),
     )
 
@@ -56,11 +56,13 @@ def _engines(at: datetime, seen: Look, serving: Mapping[tuple[int, int], str]) -
     return engines.filter(pl.col("node").is_in(list(seen.fresh_nodes))), serves
 
 
-def _slow(at: datetime) -> dict[str, pl.DataFrame]:
-    seldom = slow.frames(at)
-    for frame in (bench_features(at), told.allocations(at)):
+def _slow(now: datetime, at: datetime, seen: Look) -> dict[str, pl.DataFrame]:
+    """The slow features as they are `now`, and what was allocated `at` the end of the look."""
+    seldom = slow.frames(now)
+    for frame in (bench_features(now), allocated.of_gpus(at, seen)):
         seldom["gpu"] = seldom["gpu"].join(frame, on="gpu", how="full", coalesce=True)
-    seldom["job"] = seldom["job"].join(newest.profile_features(at), on="job", how="full", coalesce=True)
+    for frame in (newest.profile_features(now), allocated.of_jobs(at, seen)):
+        seldom["job"] = seldom["job"].join(frame, on="job", how="full", coalesce=True)
     return seldom
 
 

@@ -12,7 +12,6 @@ from fleet.findings import events, retention, trials
 from fleet.findings.cycle import only_run
 from fleet.findings.judge import judge
 from fleet.findings.models import Cycle
-from fleet.findings.windows import jobs_of
 from fleet.inventory.models import Event
 from fleet.jobs import kubernetes
 from fleet.slow.refresh import refresh
@@ -55,7 +54,7 @@ def refresh_slow() -> None:
     try:
         with only_run("refresh_slow", REFRESH_LIMIT_S + 10) as mine:
             if mine:
-                refresh(timezone.now(), jobs_of)
+                refresh(timezone.now())
     except StoreError as error:
         if not failed_before:
             log.error("Runs of jobs and means over days cannot be read from the store and stay unknown meanwhile: %s", error)

@@ -6,17 +6,15 @@ Of thousands of processes few say anything new between two looks: their labels a
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import polars as pl
 
 from advisor import described, services
-from fleet.inventory.models import STILL_THERE, Engine, Gpu, Process
+from fleet.inventory.models import STILL_THERE, Engine, Process
 
 _AT_ONCE: Final = 500
-STILL_TOLD: Final = timedelta(days=7)
-"""Labels travel when they change: who was told to have a GPU has it until something else is told."""
 
 
 @dataclass(slots=True)
@@ -34,26 +32,49 @@ class Words:
         self._rows: dict[int, _Read] = {}
         self._wanted: frozenset[str] = frozenset()
         self._frame: pl.DataFrame | None = None
+        self._labels: dict[tuple[int, int], Mapping[str, str]] | None = None
+        self._at: datetime | None = None
         self._lock = threading.Lock()
+
+    def labels(self, at: datetime) -> Mapping[tuple[int, int], Mapping[str, str]]:
+        """By node and pid the labels of the processes that were seen within STILL_THERE before `at`."""
+        with self._lock:
+            self._read(at)
+            self._at = at
+            if self._labels is None:
+                self._labels = {(row.node, row.pid): row.labels for row in self._newest()}
+            return self._labels
 
     def frame(self, at: datetime, wanted: Collection[str]) -> pl.DataFrame:
         """One row a process that was seen within STILL_THERE before `at`."""
         with self._lock:
-            there = dict(Process.objects.filter(last_seen_at__gte=at - STILL_THERE).order_by().values_list("pk", "told_at"))
-            gone = self._rows.keys() - there.keys()
-            changed = [pk for pk, told in there.items() if (row := self._rows.get(pk)) is None or row.told_at != told]
-            for pk in gone:
-                del self._rows[pk]
-            for first in range(0, len(changed), _AT_ONCE):
-                part = Process.objects.filter(pk__in=changed[first : first + _AT_ONCE])
-                for pk, told_at, node, pid, labels in part.values_list("pk", "told_at", "node_id", "pid", "labels"):
-                    self._rows[pk] = _Read(told_at, node, pid, labels if isinstance(labels, dict) else {})
+            if self._at != at:  # one look asks for both
+                self._read(at)
+            self._at = None
             asked = frozenset(wanted)
-            if self._frame is None or gone or changed or asked != self._wanted:
-                newest = {(row.node, row.pid): row for row in sorted(self._rows.values(), key=lambda row: row.told_at)}
+            if self._frame is None or asked != self._wanted:
                 self._wanted = asked
+                newest = {(row.node, row.pid): row for row in self._newest()}
                 self._frame = described.described(((row.node, row.pid, row.labels) for row in newest.values()), asked)
             return self._frame
+
+    def _read(self, at: datetime) -> None:
+        """Bring the rows up to `at`; what was made of them is made anew where they changed."""
+        there = dict(Process.objects.filter(last_seen_at__gte=at - STILL_THERE).order_by().values_list("pk", "told_at"))
+        gone = self._rows.keys() - there.keys()
+        changed = [pk for pk, told in there.items() if (row := self._rows.get(pk)) is None or row.told_at != told]
+        for pk in gone:
+            del self._rows[pk]
+        for first in range(0, len(changed), _AT_ONCE):
+            part = Process.objects.filter(pk__in=changed[first : first + _AT_ONCE])
+            for pk, told_at, node, pid, labels in part.values_list("pk", "told_at", "node_id", "pid", "labels"):
+                self._rows[pk] = _Read(told_at, node, pid, labels if isinstance(labels, dict) else {})
+        if gone or changed:
+            self._frame = self._labels = None
+
+    def _newest(self) -> list[_Read]:
+        """The rows by when they were told, so that of one pid the newest counts."""
+        return sorted(self._rows.values(), key=lambda row: row.told_at)
 
     def serving(self) -> dict[tuple[int, int], str]:
         """The kind of engine that each process of `frame` works for, by node and pid."""
@@ -70,14 +91,6 @@ def then(at: datetime, wanted: Collection[str]) -> tuple[pl.DataFrame, dict[tupl
     told = {(node, pid): labels for node, pid, labels in rows.values_list("node_id", "pid", "labels") if isinstance(labels, dict)}
     words = described.described(((node, pid, labels) for (node, pid), labels in told.items()), wanted)
     return words, {who: kind for who, labels in told.items() if (kind := labels.get("engine"))}
-
-
-def allocations(at: datetime) -> pl.DataFrame:
-    """`gpu` and `allocated_to`: the pod or job that a GPU is given to, as dcgm-exporter's labels say, of those that were told lately."""
-    since = at - STILL_TOLD
-    given = Gpu.objects.filter(labels_told_at__gte=since, present=True).exclude(labels={}).order_by().values_list("pk", "labels")
-    rows = [(pk, whom) for pk, labels in given if (whom := labels.get("pod") or labels.get("hpc_job"))]
-    return pl.DataFrame(rows, schema={"gpu": pl.Int64, "allocated_to": pl.String}, orient="row")
 
 
 def engines(at: datetime, holders: pl.DataFrame, serving: Mapping[tuple[int, int], str]) -> tuple[pl.DataFrame, pl.DataFrame]:

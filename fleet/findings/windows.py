@@ -6,8 +6,8 @@ gives no values any more, is left out, so nothing is concluded about it.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, fields
-from datetime import datetime
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
 from typing import Final
 
 import polars as pl
@@ -17,6 +17,8 @@ from advisor.measured import HOST_METRICS, measured
 from advisor.samples import GPU_METRICS, PROCESS_METRICS
 from fleet.findings.lifecycle import Place, Target
 from fleet.inventory.models import STALE_AFTER, Absence, Gpu, Node
+from fleet.jobs.attribution import Attribution, Labels, attribute
+from fleet.jobs.holding import ended_within, holders
 from fleet.store import clock
 from wire.messages import PROCESSES
 from wire.metrics import HELD, Scope
@@ -69,7 +71,7 @@ class Card:
     nvlink_bytes_per_s_per_link: float | None
 
 
-_CARD: Final = tuple(field.name for field in fields(Card))
+_CARD: Final = tuple(one.name for one in fields(Card))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class Look:
     """A window with the place of each target in it, the nodes and GPUs that report, and the GPUs whose holders nobody knows.
 
     `window` has of GPUs the times of their samples and of processes what they hold, no more; `measured` is what the advisor makes
-    of all the rest (advisor/measured.py). `away`: jobs that held nothing during a part of the window.
+    of all the rest (advisor/measured.py). `away`: jobs of which no process held anything during a part of the window, `unused`: during
+    all of it. `whose`: how each GPU's job is known.
     """
 
     window: Window
@@ -86,11 +89,16 @@ class Look:
     gpus: frozenset[int] = frozenset()
     blind: frozenset[int] = frozenset()
     away: frozenset[str] = frozenset()
+    unused: frozenset[str] = frozenset()
+    whose: Attribution = field(default_factory=Attribution)
     measured: tuple[pl.DataFrame, ...] = ()
 
 
-def look(at: datetime, span_s: int, patience_s: float) -> Look:
-    """The fleet's last `span_s` seconds before `at`, measured with patience_s; StoreError when the store cannot be read."""
+def look(at: datetime, span_s: int, patience_s: float, labels: Labels | None = None) -> Look:
+    """The fleet's last `span_s` seconds before `at`, measured with patience_s; StoreError when the store cannot be read.
+
+    `labels`: what processes told of themselves, by node and pid, for whose job each works.
+    """
     fresh = {node.pk: node for node in Node.objects.filter(last_seen_at__gte=at - STALE_AFTER)}
     cards = Gpu.objects.filter(node__in=fresh, present=True).order_by().values_list(*_CARD) if fresh else ()
     gpus = {card[0]: Card(*card) for card in cards}
@@ -99,8 +107,11 @@ def look(at: datetime, span_s: int, patience_s: float) -> Look:
     ahead = {scope: clock.ahead(scope) for scope in _READ}
     seen: list[Window] = []
     parts: list[pl.DataFrame] = []
-    jobs: dict[int, str] = {}
-    away: set[str] = set()
+    given, ended = holders(at, processes=False), ended_within(at - timedelta(seconds=span_s), at)
+    names = {pk: node.name for pk, node in fresh.items()}
+    whose = Attribution()
+    here: set[str] = set()
+    used: set[str] = set()
     for nodes in _together(fresh, gpus):
         held = {pk: gpu for pk, gpu in gpus.items() if gpu.node_id in nodes}
         gpu, host, process = (
@@ -109,13 +120,14 @@ def look(at: datetime, span_s: int, patience_s: float) -> Look:
         reporting = _reporting(gpu, {pk: one.node_id for pk, one in held.items()})
         if len(reporting) < len(held):
             gpu, process = (frame.filter(pl.col("gpu").is_in(reporting)) for frame in (gpu, process))
-        own = jobs_of(process, {pk: fresh[held[pk].node_id].name for pk in reporting})
+        part = attribute(at, process, {pk: held[pk].node_id for pk in reporting}, names, given, labels or {}, ended)
         facts = pl.DataFrame(
-            [_facts(held[pk], fresh[held[pk].node_id], own.get(pk)) for pk in sorted(reporting)], schema=FACTS, strict=False
+            [_facts(held[pk], fresh[held[pk].node_id], part.jobs.get(pk)) for pk in sorted(reporting)], schema=FACTS, strict=False
         )
         parts.append(measured(Window(gpu, host, process, facts, blind), patience_s))
-        away |= _away(gpu, process, own)
-        jobs |= own
+        here |= _here(gpu, process, part.jobs)
+        used |= {part.jobs[pk] for pk in part.used | blind if pk in part.jobs}
+        whose.add(part)
         held_bytes = process.select("gpu", "pid", "t", "gpu_mem_bytes")
         seen.append(Window(gpu.select("gpu", "t"), host.select("node").unique(), held_bytes, facts, blind))
     window = NOTHING
@@ -126,8 +138,9 @@ def look(at: datetime, span_s: int, patience_s: float) -> Look:
         window = Window(gpu, host, process, facts, blind)
     known = set(window.facts["gpu"].to_list())
     home = set(window.host["node"].to_list()) | {gpus[pk].node_id for pk in known}
-    places = _places(known, gpus, jobs, home)
-    return Look(window, places, frozenset(home), frozenset(known), blind, frozenset(away), tuple(parts))
+    jobs = frozenset(whose.jobs.values())
+    places = _places(known, gpus, whose.jobs, home)
+    return Look(window, places, frozenset(home), frozenset(known), blind, jobs - here, jobs - used, whose, measured=tuple(parts))
 
 
 def _together(nodes: Mapping[int, Node], gpus: Mapping[int, Card]) -> Iterator[dict[int, Node]]:
@@ -147,44 +160,8 @@ def _together(nodes: Mapping[int, Node], gpus: Mapping[int, Card]) -> Iterator[d
         yield group
 
 
-def jobs_of(process: pl.DataFrame, node_names: Mapping[int, str]) -> dict[int, str]:
-    """The job that holds each GPU: `node/user/program` of whoever held it last, the largest holder where several do.
-
-    Until schedulers report, the GPUs of one node that processes of one user and program hold are one job.
-    """
-    if process.is_empty():
-        return {}
-    who = ("gpu", "user", "name")
-    # The rows are in order of GPU and process: a stretch of one holder is found by looking at the row before, without hashing names.
-    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in who)
-    holders = (
-        process.lazy()
-        .group_by((~same).cum_sum().set_sorted().alias("stretch"), maintain_order=True)
-        .agg(
-            pl.col(who).first(),
-            pl.col("t").max(),
-            pl.col("gpu_mem_bytes").sum().alias("bytes"),
-            pl.col("gpu_mem_bytes").count().alias("readings"),
-        )
-        .group_by(who)
-        .agg(
-            pl.col("t").max().alias("last"),
-            size=pl.when(pl.col("readings").sum() > 0).then(pl.col("bytes").sum() / pl.col("readings").sum()).otherwise(0.0),
-        )
-        .collect()
-        .with_columns(now=pl.col("last") >= pl.col("last").max().over("gpu") - STALE_S / 2)
-        .sort("now", "size", "last", "user", "name", descending=[True, True, True, False, False])
-        .unique("gpu", keep="first", maintain_order=True)
-    )
-    return {
-        row["gpu"]: f"{node_names[row['gpu']]}/{row['user'] or '?'}/{row['name'] or '?'}"[:300]
-        for row in holders.iter_rows(named=True)
-        if row["gpu"] in node_names
-    }
-
-
-def _away(gpu: pl.DataFrame, process: pl.DataFrame, jobs: Mapping[int, str]) -> frozenset[str]:
-    """The jobs of which every GPU listed nobody for longer than AWAY_S (or three samples) somewhere between its samples."""
+def _here(gpu: pl.DataFrame, process: pl.DataFrame, jobs: Mapping[int, str]) -> set[str]:
+    """The jobs of which some GPU listed somebody all the time: between no two of its samples nobody for longer than AWAY_S, or three of them."""
     of_jobs = pl.col("gpu").is_in(list(jobs))
     span = [pl.col("t").min().alias("first"), pl.col("t").max().alias("last"), pl.len()]
     samples = gpu.select("gpu", "t").filter(of_jobs).group_by("gpu").agg(span)
@@ -193,8 +170,7 @@ def _away(gpu: pl.DataFrame, process: pl.DataFrame, jobs: Mapping[int, str]) -> 
     longest = listed.group_by("gpu").agg(pl.col("t").sort().diff().max().alias("longest"))
     pause = (pl.col("last") - pl.col("first")) / (pl.col("len") - 1).clip(1)
     kept = samples.join(longest, on="gpu").filter(pl.col("longest") <= pl.max_horizontal(pl.lit(AWAY_S), 3 * pause))
-    here = {jobs[pk] for pk in kept["gpu"].to_list()}
-    return frozenset(jobs.values()) - here
+    return {jobs[pk] for pk in kept["gpu"].to_list()}
 
 
 def _read(scope: Scope, span: tuple[int, int], entities: Collection[int], ahead: clock.Ahead) -> pl.DataFrame:

@@ -5,8 +5,7 @@ hold at once, or whose allocation is marked so (time slicing, MPS), is shared: n
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -18,8 +17,7 @@ _IN_ONE_QUERY: Final = 500
 """More ids than this are not named in a query: all rows of the time are read instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """One job's hold of one GPU. `shared`: others hold it too, within the same time."""
 
     job: int
@@ -44,14 +42,24 @@ class _Row(NamedTuple):
     until_at: datetime | None
 
 
-def holders(at: datetime, gpus: Collection[int] | None = None) -> dict[int, tuple[Held, ...]]:
-    """By GPU who holds it at `at`, the longest holder first; a GPU that nobody holds is left out. Without `gpus`: of all."""
-    return _held(Allocation.objects.filter(Q(until_at=None) | Q(until_at__gt=at), from_at__lte=at), gpus)
+def holders(at: datetime, gpus: Collection[int] | None = None, *, processes: bool = True) -> dict[int, tuple[Held, ...]]:
+    """By GPU who holds it at `at`, the longest holder first; a GPU that nobody holds is left out.
+
+    Without `gpus`: of all; without `processes`: those that a scheduler told of.
+    """
+    rows = Allocation.objects.filter(Q(until_at=None) | Q(until_at__gt=at), from_at__lte=at)
+    return _held(rows if processes else rows.exclude(job__source="processes"), gpus)
 
 
 def holders_within(since: datetime, until: datetime, gpus: Collection[int] | None = None) -> dict[int, tuple[Held, ...]]:
     """By GPU who held it at any time from `since` to before `until`, in order of their beginning, whole: not cut to the window."""
     return _held(Allocation.objects.filter(Q(until_at=None) | Q(until_at__gt=since), from_at__lt=until), gpus)
+
+
+def ended_within(since: datetime, until: datetime) -> dict[int, Held]:
+    """By GPU the scheduler's hold of it that ended last after `since` and not after `until`; GPUs of which none did are left out."""
+    found = _held(Allocation.objects.filter(until_at__gt=since, until_at__lte=until).exclude(job__source="processes"), None)
+    return {gpu: max(held, key=lambda one: (one.until_at or until, one.from_at)) for gpu, held in found.items()}
 
 
 def _held(rows: "QuerySet[Allocation]", gpus: Collection[int] | None) -> dict[int, tuple[Held, ...]]:
@@ -76,20 +84,21 @@ def _jobs(keys: Iterable[int]) -> dict[int, tuple[str, str, str]]:
     return found
 
 
-def _told(rows: Iterable[_Row], jobs: Mapping[int, tuple[str, str, str]]) -> tuple[Held, ...]:
-    held = [
-        Held(row.job, *jobs[row.job][:2], row.shared, jobs[row.job][2], row.from_at, row.until_at)
-        for row in sorted(rows, key=lambda row: (row.from_at, row.job))
-        if row.job in jobs
-    ]
+def _told(rows: Sequence[_Row], jobs: Mapping[int, tuple[str, str, str]]) -> tuple[Held, ...]:
+    held = [_of_row(row, *jobs[row.job]) for row in rows if row.job in jobs]
     if len(held) < 2:
         return tuple(held)
+    held.sort(key=lambda one: (one.from_at, one.job))
     told = [one for one in held if one.scheduled or not any(_overlap(one, other) for other in held if other.scheduled)]
     # A run of the same job that its scheduler has put back is no other job.
     return tuple(
-        replace(one, shared=one.shared or any(_overlap(one, other) for other in told if other.target != one.target))
+        one._replace(shared=one.shared or any(_overlap(one, other) for other in told if other.target != one.target))
         for one in told
     )
+
+
+def _of_row(row: _Row, target: str, family: str, source: str) -> Held:
+    return Held(row.job, target, family, row.shared, source, row.from_at, row.until_at)
 
 
 def _overlap(one: Held, other: Held) -> bool:

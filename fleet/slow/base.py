@@ -1,4 +1,6 @@
-"""What a job's run is measured by: its own earlier runs on as many GPUs of the same model, and runs of its program on fewer."""
+"""What a job's run is measured by: its own earlier runs on as many GPUs of the same model, and runs of its program on fewer.
+
+Earlier runs of a scheduler's job are those of its family, whatever number they had and on whatever nodes they ran."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,7 +68,8 @@ def figures(at: datetime, runs: Mapping[str, JobRun]) -> dict[str, dict[str, Any
             "energy_j_per_sample": run.energy_j_per_sample,
             **_scaling(run, by_program[run.program, run.gpu_model]),
         }
-        alike = _alike(run, by_job[job])
+        scheduled = run.job_row is not None and run.job_row.cluster != ""
+        alike = _alike(run, by_program[run.program, run.gpu_model] if scheduled else by_job[job])
         found[job] |= _baseline(at, alike)
         if len(alike) >= ENOUGH_RUNS:
             newest[job] = alike[0].pk

@@ -17,7 +17,8 @@ from advisor import xid_catalog
 from advisor.job_family import job_family
 from fleet.annotations.matching import is_pattern
 from fleet.annotations.models import Annotation
-from fleet.inventory.models import Event
+from fleet.inventory.models import Event, Gpu
+from fleet.jobs.models import Allocation
 from fleet.slow.models import JobRun
 
 DAY: Final = timedelta(days=1)
@@ -27,6 +28,7 @@ TOGETHER: Final = timedelta(minutes=2)
 """Events of one node within so much of each other are one end: a job's GPUs fall one after the other."""
 AFTER_END: Final = timedelta(minutes=3)
 """An event so long after a run was seen last may have ended it: `last_seen` is right to a minute."""
+BAD_ENDS: Final = ("failed", "node_fail", "out_of_memory")
 MOST_EVENTS: Final = 20_000
 """The newest of them; a storm says no more."""
 _PROGRAM: Final = ("app-fault-xid",)
@@ -82,11 +84,17 @@ def read(at: datetime) -> list[Told]:
 def held(at: datetime, nodes: Iterable[int]) -> Runs:
     """By node the runs of a month."""
     found: dict[int, list[_Held]] = defaultdict(list)
-    rows = JobRun.objects.filter(node__in=list(nodes), last_seen__gt=at - MONTH).order_by("-last_seen")
+    asked = set(nodes)
+    if not asked:
+        return found
+    node_of = dict(Gpu.objects.filter(node__in=asked).order_by().values_list("pk", "node_id"))
+    rows = JobRun.objects.filter(last_seen__gt=at - MONTH).order_by("-last_seen")
     for node, job, program, gpus, pids, first, last in rows.values_list(
         "node_id", "job", "program", "gpu_ids", "pids", "first_seen", "last_seen"
     )[:MOST_EVENTS]:
-        found[node].append(_Held(job, program, frozenset(gpus), frozenset(pids), first, last))
+        for place in asked & {node, *(node_of[gpu] for gpu in gpus if gpu in node_of)}:
+            here = frozenset(pids) if place == node else frozenset()  # those are of its first node
+            found[place].append(_Held(job, program, frozenset(gpus), here, first, last))
     return found
 
 
@@ -136,7 +144,7 @@ def of_nodes(at: datetime, nodes: Mapping[int, str], events: Sequence[Told], run
             who = _program(event, runs)
             if who is not None or _WHO.search(event.text):
                 ends[event.node].append((event.at, who))
-    for node, when, program in _exits(at, nodes):
+    for node, when, program in (*_exits(at, nodes), *_bad_ends(at, nodes)):
         ends[node].append((when, program))
     return {
         node: {
@@ -178,6 +186,16 @@ def _exits(at: datetime, nodes: Mapping[int, str]) -> Iterable[tuple[int, dateti
         if ends:
             node = target[: ends[-1]]
             yield pk_of[node], when, job_family(target, node)
+
+
+def _bad_ends(at: datetime, nodes: Mapping[int, str]) -> Iterable[tuple[int, datetime, str]]:
+    """The ends of jobs that their schedulers told as bad: node, when, program."""
+    rows = Allocation.objects.filter(
+        job__state__in=BAD_ENDS, job__ended_at__gt=at - WEEK, job__ended_at__lte=at, node__in=list(nodes)
+    )
+    for node, when, family in rows.values_list("node_id", "job__ended_at", "job__family").distinct():
+        if node is not None and when is not None:
+            yield node, when, family
 
 
 def _apart(times: Iterable[datetime]) -> int:

@@ -4,6 +4,7 @@ from django.db import models
 from django.utils.translation import pgettext_lazy
 
 from fleet.inventory.models import Node
+from fleet.jobs.models import Job
 
 
 class JobRun(models.Model):
@@ -15,8 +16,14 @@ class JobRun(models.Model):
     """
 
     job = models.CharField(max_length=300)
-    program = models.CharField(max_length=300)
-    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="job_runs")
+    job_row = models.ForeignKey(
+        Job, on_delete=models.SET_NULL, null=True, blank=True, related_name="runs",
+        help_text="The job as its scheduler told of it, or as its processes show it. One that starts its program again has several runs.",
+    )  # fmt: skip
+    program = models.CharField(max_length=420)
+    node = models.ForeignKey(
+        Node, on_delete=models.CASCADE, related_name="job_runs", help_text="The first of its nodes, whose processes `pids` has."
+    )
     first_seen = models.DateTimeField()
     last_seen = models.DateTimeField(help_text="Right to a minute while it is there.")
     merged_to = models.BigIntegerField(help_text="Second up to which its minutes are counted; none is counted twice.")
@@ -50,6 +57,30 @@ class JobRun(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job} {self.first_seen:%Y-%m-%d %H:%M}"
+
+
+class Coverage(models.Model):
+    """How much of one minute of the fleet is known to be whose: GPUs that reported, and the seconds in which their engines had work.
+
+    A GPU that nobody holds and that does nothing is in `present` alone.
+    """
+
+    start = models.BigIntegerField(unique=True, help_text="The minute's first second.")
+    present = models.PositiveIntegerField(help_text="GPUs that reported.")
+    scheduled = models.PositiveIntegerField(help_text="Of these, given to a job by its scheduler, shared ones too.")
+    processes = models.PositiveIntegerField(help_text="Whose job only processes show.")
+    unknown = models.PositiveIntegerField(help_text="That worked, nobody knows for whom.")
+    busy_scheduled_s = models.FloatField()
+    busy_processes_s = models.FloatField()
+    busy_unknown_s = models.FloatField()
+
+    class Meta:
+        verbose_name = pgettext_lazy("model", "minute of attribution")
+        verbose_name_plural = pgettext_lazy("model", "minutes of attribution")
+        ordering = ("-start",)
+
+    def __str__(self) -> str:
+        return str(self.start)
 
 
 class SlowFrame(models.Model):

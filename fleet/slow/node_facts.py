@@ -5,7 +5,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.db.models import Q
+
 from fleet.inventory.models import Gpu, Node
+from fleet.jobs.models import Allocation
 
 MOST_MIXED: Final = 8
 """Versions that a mix names."""
@@ -73,6 +76,26 @@ def of_nodes(
             "node_gpus_present": len(present),
         }
     return found
+
+
+def given_and_missing(nodes: Collection[int], lost: Collection[int]) -> dict[int, dict[str, Any]]:
+    """By node how many GPUs jobs were given there that its driver does not list, and which jobs; nodes without any are left out.
+
+    A device counts that its scheduler names by number or by UUID: how many it gave says nothing of which.
+    """
+    rows = Allocation.objects.filter(Q(gpu=None) | Q(gpu__present=False), until_at=None, node__isnull=False)
+    fields = ("node_id", "gpu_id", "device", "job__cluster", "job__job_id")
+    held: dict[int, set[str]] = defaultdict(set)
+    jobs: dict[int, set[str]] = defaultdict(set)
+    for node, gpu, device, cluster, number in rows.exclude(job__source="processes").values_list(*fields):
+        named = gpu in lost if gpu is not None else device.isdigit() or device.startswith("GPU-")
+        if node in nodes and named:
+            held[node].add(device)
+            jobs[node].add(f"{cluster}/{number}" if cluster else number)
+    return {
+        node: {"allocated_gpus_missing": len(devices), "jobs_on_missing": ", ".join(sorted(jobs[node])[:MOST_MIXED])}
+        for node, devices in held.items()
+    }
 
 
 def of_fleet(nodes: Iterable[Node], torch: Iterable[str]) -> dict[str, Any]:

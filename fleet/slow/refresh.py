@@ -10,22 +10,24 @@ import polars as pl
 from advisor.finding import Scope
 from fleet.annotations.matching import noted
 from fleet.inventory.models import STALE_AFTER, Engine, Node, Process
+from fleet.jobs.holding import holders
+from fleet.jobs.models import Job
 from fleet.slow import base, cold_start, days, events, node_facts, services, spikes
 from fleet.slow.frames import framed, frames, keep
-from fleet.slow.minutes import JobsOf
 from fleet.slow.models import SlowFrame
 from fleet.slow.runs import ACTIVE, Merged, merge
 from fleet.store.series import StoreError
 
 log = logging.getLogger(__name__)
 
+_IN_ONE_QUERY: Final = 500
 DAY_EVERY: Final = timedelta(minutes=15)
 """Days change slowly; their roll-ups come once an hour."""
 LIVE: Final = STALE_AFTER + timedelta(minutes=5)
 """Nodes that were away for less keep their rows."""
 
 
-def refresh(at: datetime, jobs_of: JobsOf) -> None:
+def refresh(at: datetime) -> None:
     """Bring the frames up to `at`; twice for the same time is as once.
 
     StoreError when the store cannot be read: what the database alone knows is kept all the same, the rest is unknown.
@@ -33,7 +35,7 @@ def refresh(at: datetime, jobs_of: JobsOf) -> None:
     failed: StoreError | None = None
     merged = Merged({}, {})
     try:
-        merged = merge(at, jobs_of)
+        merged = merge(at)
     except StoreError as error:
         failed = error
     nodes = {node.pk: node for node in Node.objects.filter(last_seen_at__gte=at - LIVE)}
@@ -72,10 +74,16 @@ def _now(
     of_node = events.of_nodes(at, names, told, runs)
     for pk in of_node:
         of_node[pk] |= facts[pk]
+    for pk, missing in node_facts.given_and_missing(of_node, gone).items():
+        of_node[pk] |= missing
 
     of_job = base.figures(at, merged.runs)
     for job, count in events.ooms(at, merged.runs, told, runs).items():
         of_job[job] |= facts.get(merged.runs[job].node_id, {}) | {"host_ooms_24h": count}
+    job_on, home, scheduled = _jobs(at, merged, cards)
+    also = _also(scheduled, home, names)
+    for job in home.keys() - of_job.keys():
+        of_job[job] = dict(facts.get(home[job], {}))
     of_service = services.of_engines(at, engines)
     usual = {row["service"]: row["base_finished_per_s"] for row in frames(at)["service"].iter_rows(named=True)}
     for engine in engines:
@@ -88,11 +96,10 @@ def _now(
     made: dict[Scope, dict[Any, dict[str, Any]]] = {
         "gpu": of_gpu, "node": of_node, "job": of_job, "service": of_service, "fleet": {"fleet": {}},
     }  # fmt: skip
-    notes = _notes(at, names, of_job, engines)
-    job_on = {gpu: job for job, run in merged.runs.items() for gpu in run.gpu_ids}
+    notes = _notes(at, names, {job: [job, *also.get(job, ())] for job in of_job}, engines)
     node_of: dict[Scope, dict[Any, int]] = {
         "gpu": {card.pk: card.node for card in shown},
-        "job": {job: run.node_id for job, run in merged.runs.items()},
+        "job": home,
         "service": {engine.pk: engine.node_id for engine in engines},
     }
     for scope, rows in made.items():
@@ -104,13 +111,49 @@ def _now(
         keep(scope, "now", at, framed(scope, "now", rows))
 
 
+def _jobs(
+    at: datetime, merged: Merged, cards: Sequence[node_facts.Card]
+) -> tuple[dict[int, str], dict[str, int], dict[str, int]]:
+    """The job on each GPU, the first node of each job, and the row of each that a scheduler told of.
+
+    Of those that run, and of those that hold GPUs and run nothing there.
+    """
+    job_on = {gpu: job for job, run in merged.runs.items() for gpu in run.gpu_ids}
+    home = {job: run.node_id for job, run in merged.runs.items()}
+    node_of = {card.pk: card.node for card in cards}
+    rows: dict[str, int] = {}
+    for gpu, held in holders(at, processes=False).items():
+        targets = {one.target for one in held}
+        if gpu in node_of and len(targets) == 1:
+            job = targets.pop()
+            job_on[gpu] = job
+            rows[job] = held[-1].job
+            home.setdefault(job, node_of[gpu])
+    return job_on, home, rows
+
+
+def _also(rows: Mapping[str, int], home: Mapping[str, int], nodes: Mapping[int, str]) -> dict[str, list[str]]:
+    """What an annotation may call a scheduler's job too: `node/user/name`, as a prolog on its first node would."""
+    told: dict[int, tuple[str, str]] = {}
+    keys = sorted(rows.values())
+    for first in range(0, len(keys), _IN_ONE_QUERY):
+        part = Job.objects.filter(pk__in=keys[first : first + _IN_ONE_QUERY])
+        told |= {pk: (user, name) for pk, user, name in part.values_list("pk", "user", "name")}
+    return {
+        job: [f"{nodes[home[job]]}/{user or '?'}/{name or '?'}"]
+        for job, pk in rows.items()
+        if home[job] in nodes and pk in told
+        for user, name in (told[pk],)
+    }
+
+
 def _notes(
-    at: datetime, nodes: Mapping[int, str], jobs: Iterable[str], engines: Iterable[Engine]
+    at: datetime, nodes: Mapping[int, str], jobs: Mapping[str, list[str]], engines: Iterable[Engine]
 ) -> dict[Scope, dict[Any, dict[str, Any]]]:
-    """By scope and target the features that were annotated."""
+    """By scope and target the features that were annotated; `jobs` has all names of each."""
     targets: dict[Scope, dict[Any, list[str]]] = {
         "node": {pk: [name] for pk, name in nodes.items()},
-        "job": {job: [job] for job in jobs},
+        "job": dict(jobs),
         "service": {one.pk: [f"{one.node.name}/{one.name}", *([one.model] if one.model else [])] for one in engines},
         "fleet": {"fleet": ["fleet"]},
     }

@@ -1,6 +1,7 @@
 """Runs of jobs, brought up to now one minute after the other.
 
-A run goes on while one of its processes is there; processes that are all others begin another one. A minute is counted once,
+A run goes on while one of its processes is there; processes that are all others begin another one, and so does another run of a
+scheduler's job. Every run is one of a row of fleet.jobs: its scheduler's, or one that job_rows.py keeps for it. A minute is counted once,
 however often it is looked at. Minutes that come late are not counted: a median over hours does not need each of them.
 """
 
@@ -15,8 +16,10 @@ from django.db.models import Max
 
 from advisor.job_family import job_family
 from fleet.inventory.models import STALE_AFTER, Gpu, Node, Process
-from fleet.slow.minutes import MINUTE_S, JobMinute, JobsOf, Minute, Shift, read
-from fleet.slow.models import JobRun
+from fleet.jobs.models import Job
+from fleet.slow import job_rows
+from fleet.slow.minutes import MINUTE_S, JobMinute, Minute, Shift, read
+from fleet.slow.models import Coverage, JobRun
 from fleet.slow.summary import add, spread
 
 LAG_S: Final = 20
@@ -30,11 +33,12 @@ SAME_PID: Final = timedelta(hours=1)
 MOST_RUNS: Final = 200
 """Of one job; a program that crashes each minute would fill the table."""
 MOST_TOLD: Final = 60
+COVERAGE_KEPT_S: Final = 30 * 86_400
 KEPT_HOURS_S: Final = 2 * 86_400
 """Older hours of errors are asked for by nobody."""
 _TOLD: Final = ("torch", "cuda", "engine", "launcher")
 _CHANGED: Final = (
-    "last_seen", "merged_to", "pids", "gpu_ids", "gpu_model", "gpus", "told", "ooms", "parts", "minutes", "step_time_s",
+    "job_row", "last_seen", "merged_to", "pids", "gpu_ids", "gpu_model", "gpus", "told", "ooms", "parts", "minutes", "step_time_s",
     "step_time_mad_s", "samples_per_s", "energy_j_per_sample", "busy",
 )  # fmt: skip
 _IN_ONE_QUERY: Final = 500
@@ -53,62 +57,73 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    cards: Mapping[int, tuple[int, str]]  # node and model by GPU
+    cards: Mapping[int, tuple[int, str, str]]  # node, model and UUID by GPU
     nodes: Mapping[int, Node]
     listed: Listed
 
 
-def merge(at: datetime, jobs_of: JobsOf) -> Merged:
+def merge(at: datetime) -> Merged:
     """Count the minutes that ended since the last time; StoreError when the store cannot be read, with those before it counted."""
     fleet = _fleet(at)
-    names = {gpu: fleet.nodes[node].name for gpu, (node, _) in fleet.cards.items()}
+    node_of = {gpu: card[0] for gpu, card in fleet.cards.items()}
+    names = {pk: node.name for pk, node in fleet.nodes.items()}
+    labels = {place: told for place, (told, _) in fleet.listed.items() if isinstance(told, dict)}
     last = int((at.timestamp() - LAG_S) // MINUTE_S) * MINUTE_S
     newest = JobRun.objects.filter(last_seen__gte=at - timedelta(days=1)).aggregate(Max("merged_to"))["merged_to__max"]
     first = max(last - CATCH_UP_S, min(newest or last, last - MINUTE_S))  # at least the newest, whatever is counted of it
     current = _current(at)
-    minute = Minute((), {})
+    minute = Minute()
     for start in range(first, last, MINUTE_S):
-        minute = read(start, names, jobs_of)
+        minute = read(start, node_of, names, labels)
         with transaction.atomic():
             _merge(minute, start, current, fleet)
+            Coverage.objects.update_or_create(start=start, defaults=minute.whose)
+    Coverage.objects.filter(start__lt=last - COVERAGE_KEPT_S).delete()
+    job_rows.end_away(at, fleet.nodes)
     return Merged({job: run for job, run in current.items() if run.last_seen >= at - ACTIVE}, minute.persistent)
 
 
 def _fleet(at: datetime) -> _Fleet:
     nodes = {node.pk: node for node in Node.objects.filter(last_seen_at__gte=at - STALE_AFTER - timedelta(seconds=MINUTE_S))}
-    cards = Gpu.objects.filter(node__in=nodes, present=True).order_by().values_list("pk", "node_id", "model") if nodes else ()
+    fields = ("pk", "node_id", "model", "uuid")
+    cards = Gpu.objects.filter(node__in=nodes, present=True).order_by().values_list(*fields) if nodes else ()
     rows = (
         Process.objects.filter(last_seen_at__gte=at - ACTIVE).order_by().values_list("node_id", "pid", "labels", "first_seen_at")
     )
-    return _Fleet({pk: (node, model) for pk, node, model in cards}, nodes, {(row[0], row[1]): (row[2], row[3]) for row in rows})
+    return _Fleet({card[0]: card[1:] for card in cards}, nodes, {(row[0], row[1]): (row[2], row[3]) for row in rows})
 
 
 def _current(at: datetime) -> dict[str, JobRun]:
     """The newest run of each job that was there within the hour."""
-    return {run.job: run for run in JobRun.objects.filter(last_seen__gte=at - SAME_PID).order_by("last_seen", "pk")}
+    rows = JobRun.objects.filter(last_seen__gte=at - SAME_PID).select_related("job_row").order_by("last_seen", "pk")
+    return {run.job: run for run in rows}
 
 
 def _merge(minute: Minute, start: int, current: dict[str, JobRun], fleet: _Fleet) -> None:
     away = [one.job for one in minute.jobs if one.job not in current]
     for part in (away[first : first + _IN_ONE_QUERY] for first in range(0, len(away), _IN_ONE_QUERY)):
-        current |= {run.job: run for run in JobRun.objects.filter(job__in=part).order_by("last_seen", "pk")}
+        rows = JobRun.objects.filter(job__in=part).select_related("job_row").order_by("last_seen", "pk")
+        current |= {run.job: run for run in rows}
     new: list[JobRun] = []
     seen: list[JobRun] = []
+    kept: list[tuple[JobRun, JobMinute]] = []
     for one in minute.jobs:
         before = current.get(one.job)
         if not one.shifts or (before is not None and before.merged_to > start):
             continue
-        node = fleet.cards[one.gpus[0]][0]
+        node = one.home if one.home is not None else fleet.cards[one.gpus[0]][0]
         for shift in one.shifts:
             run = current.get(one.job)
-            if run is None or not _goes_on(run, shift, fleet.listed):
-                run = _begun(one.job, node, shift, fleet)
+            if run is None or not _goes_on(run, one, shift, fleet.listed):
+                run = _begun(one, node, shift, fleet)
                 current[one.job] = run
                 new.append(run)
             elif run.pk is not None and (not seen or seen[-1] is not run):
                 seen.append(run)
             _see(run, one, shift, start, fleet)
         _count(current[one.job], one, start)
+        kept.append((current[one.job], one))
+    job_rows.keep(kept, new, _moment(start), fleet.cards, {pk: node.name for pk, node in fleet.nodes.items()})
     JobRun.objects.bulk_create(new, batch_size=_IN_ONE_QUERY)
     JobRun.objects.bulk_create(
         seen, batch_size=_IN_ONE_QUERY, update_conflicts=True, unique_fields=["id"], update_fields=list(_CHANGED)
@@ -117,7 +132,10 @@ def _merge(minute: Minute, start: int, current: dict[str, JobRun], fleet: _Fleet
         _trim(job)
 
 
-def _goes_on(run: JobRun, shift: Shift, listed: Listed) -> bool:
+def _goes_on(run: JobRun, one: JobMinute, shift: Shift, listed: Listed) -> bool:
+    known = run.job_row
+    if one.row is not None and known is not None and known.pk != one.row and known.source != "processes":
+        return False  # its scheduler has started the job again
     same = shift.pids.intersection(run.pids)
     if not same:
         return False
@@ -126,12 +144,12 @@ def _goes_on(run: JobRun, shift: Shift, listed: Listed) -> bool:
     return any((row := listed.get((run.node_id, pid))) is not None and row[1] <= run.last_seen for pid in same)
 
 
-def _begun(job: str, node: int, shift: Shift, fleet: _Fleet) -> JobRun:
+def _begun(one: JobMinute, node: int, shift: Shift, fleet: _Fleet) -> JobRun:
     """A run from when its agent first told of its processes, where that is known."""
     told = [fleet.listed[node, pid][1] for pid in shift.pids if (node, pid) in fleet.listed]
     first = min([*told, _moment(shift.first)])
-    program = job_family(job, fleet.nodes[node].name)
-    return JobRun(job=job, program=program, node_id=node, first_seen=first, last_seen=_moment(shift.last), merged_to=0)
+    program = job_family(one.job, fleet.nodes[node].name)
+    return JobRun(job=one.job, program=program, node_id=node, first_seen=first, last_seen=_moment(shift.last), merged_to=0)
 
 
 def _see(run: JobRun, one: JobMinute, shift: Shift, start: int, fleet: _Fleet) -> None:
@@ -189,6 +207,7 @@ def _count(run: JobRun, one: JobMinute, start: int) -> None:
 def _trim(job: str) -> None:
     old: Iterable[Any] = JobRun.objects.filter(job=job).order_by("-last_seen", "-pk").values_list("pk", flat=True)[MOST_RUNS:]
     JobRun.objects.filter(pk__in=list(old)).delete()
+    Job.objects.filter(source="processes", cluster="", job_id=job, ended_at__isnull=False, runs=None).delete()
 
 
 def _moment(t: float) -> datetime:

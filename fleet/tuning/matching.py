@@ -50,7 +50,8 @@ def thresholds(
     partitions. `node_names`: needed where a setting is for nodes or for a family of jobs.
     """
     scopes = {rule.id: rule.scope for rule in rules}
-    cards = frames.gpu.select("gpu", "node", "job", "name") if settings else pl.DataFrame()
+    names = [name for name in ("gpu", "node", "job", "name", "job_family") if name in frames.gpu.columns]
+    cards = frames.gpu.select(names) if settings else pl.DataFrame()
     return {
         rule: _of_rule(ours, getattr(frames, scopes[rule]), scopes[rule], cards, node_names)
         for rule, ours in settings.items()
@@ -87,10 +88,11 @@ def _matched(one: Setting, frame: pl.DataFrame, scope: str, cards: pl.DataFrame,
         case "job" if scope != "node":
             return _having(_fits("job", cards, one.pattern), frame, scope, cards)
         case "job_family" if scope != "node":
+            told = pl.col("job_family") if "job_family" in cards.columns else pl.lit(None, pl.String)
             fitting = [
                 job
-                for job, node in cards.select("job", "node").unique().drop_nulls("job").iter_rows()
-                if fnmatchcase(job_family(job, node_names.get(node)), one.pattern)
+                for job, node, family in cards.select("job", "node", told.alias("family")).unique().drop_nulls("job").iter_rows()
+                if fnmatchcase(family or job_family(job, node_names.get(node)), one.pattern)
             ]
             return _having(pl.col("job").is_in(fitting), frame, scope, cards)
     return pl.lit(False)

@@ -9,7 +9,8 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from advisor import services
-from fleet.findings import minutes, told
+from fleet.findings import allocated, minutes, told
+from fleet.findings.windows import NOTHING, Look
 from fleet.inventory.models import Engine, Node, Process
 from fleet.store.series import store
 from tests.fleet.rows import gpu, node
@@ -121,4 +122,5 @@ def test_whom_a_gpu_is_given_to_is_told_while_it_is_listed() -> None:
         card.labels, card.labels_told_at, card.present = labels, NOW, card is not gone
         card.save()
 
-    assert told.allocations(NOW).sort("gpu").rows() == [(one.pk, "train-0"), (two.pk, "18")]
+    frame = allocated.of_gpus(NOW, Look(NOTHING, {}, frozenset()))
+    assert frame.sort("gpu").select("gpu", "allocated_to").rows() == [(one.pk, "train-0"), (two.pk, "18")]

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import polars as pl
 
-from fleet.findings.windows import jobs_of
 from fleet.inventory.models import Gpu, Node, Process
 from fleet.slow.models import JobRun
 from fleet.slow.runs import Merged, merge
@@ -41,7 +40,7 @@ def minute(
 def merged(at: datetime) -> Merged:
     """Runs brought up to the minute that ends `at`; every node is live then."""
     Node.objects.update(last_seen_at=at)
-    return merge(at + LATE, jobs_of)
+    return merge(at + LATE)
 
 
 def minutes(number: float) -> timedelta:

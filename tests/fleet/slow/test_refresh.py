@@ -21,14 +21,16 @@ from fleet.annotations.models import Annotation
 from fleet.findings.models import Cycle
 from fleet.findings.more import more
 from fleet.findings.tasks import refresh_slow
-from fleet.findings.windows import jobs_of, look
+from fleet.findings.windows import look
 from fleet.inventory.models import Engine, Gpu, Node
+from fleet.jobs.models import Allocation
 from fleet.slow import days, services
 from fleet.slow.frames import frames, keep
 from fleet.slow.models import JobRun, SlowFrame
 from fleet.slow.refresh import refresh
 from fleet.store.memory import MemorySeries
 from fleet.store.series import StoreError, store
+from tests.fleet.jobs.given import give, job
 from tests.fleet.recorded import fill
 from tests.fleet.rows import event, gpu, node
 from tests.fleet.slow.past import LATE, NOON, minute, minutes, process
@@ -66,7 +68,7 @@ def test_every_scope_has_a_frame_with_every_column_and_its_type() -> None:
     before = {scope: dict(frame.schema) for scope, frame in frames(AT).items()}
     empty = {frame.height for frame in frames(AT).values()}
     fleet()
-    refresh(AT, jobs_of)
+    refresh(AT)
     after = {scope: dict(frame.schema) for scope, frame in frames(AT).items()}
 
     assert before == after == expected
@@ -92,7 +94,7 @@ def test_each_target_has_what_is_known_of_it() -> None:
     """A figure of each source: events, facts, history, roll-ups."""
     cards = fleet()
     event(cards[0], 31, at=NOON)
-    refresh(AT, jobs_of)
+    refresh(AT)
     home, job = row("node", cards[0].node_id), row("job", JOB)
     first, second = (row("gpu", card.pk) for card in cards)
 
@@ -110,7 +112,7 @@ def test_each_target_has_what_is_known_of_it() -> None:
 def test_what_nobody_knows_is_null() -> None:
     """Baselines of a first run, a resumed step, the day of a fresh node, prices."""
     cards = fleet()
-    refresh(AT, jobs_of)
+    refresh(AT)
     job, home = row("job", JOB), row("node", cards[0].node_id)
 
     for name in (
@@ -131,7 +133,7 @@ def test_what_nobody_knows_is_null() -> None:
 def test_the_site_s_constants_are_in_every_frame(settings: Settings) -> None:
     """As they are set now, not as they were when the task ran."""
     cards = fleet()
-    refresh(AT, jobs_of)
+    refresh(AT)
     settings.FETTLE_GPU_HOUR_PRICE, settings.FETTLE_CURRENCY, settings.FETTLE_PUE = 2.5, "EUR", 1.2
 
     for told in (row("gpu", cards[0].pk), row("job", JOB), row("fleet", "fleet")):
@@ -147,7 +149,7 @@ def test_annotations_are_features_of_their_type() -> None:
         ("fleet", "fleet", "power_budget_share", 1), ("job", "n2/*", "phase", "train"),
     ):  # fmt: skip
         Annotation.objects.create(scope=scope, target=target, key=key, value=value, at=NOON)
-    refresh(AT, jobs_of)
+    refresh(AT)
     job, service = row("job", JOB), row("service", Engine.objects.get().pk)
 
     assert (job["note_deadline"], job["note_exit_code"], job["note_phase"]) == (True, 3.0, None)
@@ -166,7 +168,7 @@ def test_what_is_told_of_a_place_counts_for_what_is_there() -> None:
         ("job", JOB, "declared_idle", True),
     ):  # fmt: skip
         Annotation.objects.create(scope=scope, target=target, key=key, value=value, at=NOON)
-    refresh(AT, jobs_of)
+    refresh(AT)
     told = [row("gpu", cards[0].pk), row("job", JOB), row("node", cards[0].node_id), row("gpu", far.pk)]
 
     assert [one["note_energy_policy"] for one in told] == [True] * 4
@@ -177,9 +179,9 @@ def test_what_is_told_of_a_place_counts_for_what_is_there() -> None:
 def test_twice_is_as_once() -> None:
     """The same frames, the same runs, one row a frame."""
     fleet()
-    refresh(AT, jobs_of)
+    refresh(AT)
     before, runs = frames(AT), list(JobRun.objects.values())
-    refresh(AT, jobs_of)
+    refresh(AT)
 
     for scope, frame in frames(AT).items():
         assert_frame_equal(frame, before[scope])
@@ -190,7 +192,7 @@ def test_twice_is_as_once() -> None:
 def test_old_frames_say_nothing() -> None:
     """After ten minutes; days after two hours."""
     cards = fleet()
-    refresh(AT, jobs_of)
+    refresh(AT)
     later = row("gpu", cards[0].pk, AT + minutes(11))
 
     assert (later["xids_24h"], later["driver_major"]) == (None, None)
@@ -202,7 +204,7 @@ def test_old_frames_say_nothing() -> None:
 def test_a_damaged_frame_says_nothing_and_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     """The others stand."""
     fleet()
-    refresh(AT, jobs_of)
+    refresh(AT)
     SlowFrame.objects.filter(scope="node").update(payload=b"nothing of the kind")
     found = frames(AT)
 
@@ -226,7 +228,7 @@ def test_days_are_made_anew_every_quarter_of_an_hour() -> None:
     times = []
     for number in (0, 14, 15):
         Node.objects.update(last_seen_at=AT + minutes(number))
-        refresh(AT + minutes(number), jobs_of)
+        refresh(AT + minutes(number))
         times.append(SlowFrame.objects.get(scope="gpu", part="day").at)
 
     assert times == [AT, AT, AT + minutes(15)]
@@ -263,7 +265,7 @@ def test_an_engine_without_hours_leaves_days_unknown(monkeypatch: pytest.MonkeyP
     cards = fleet()
     for module in (days, services):
         monkeypatch.setattr(module, "hours", lambda *_: None)
-    refresh(AT, jobs_of)
+    refresh(AT)
 
     assert row("gpu", cards[0].pk)["day_idle_share"] is None
     assert row("gpu", cards[0].pk)["xids_24h"] == 0
@@ -290,7 +292,7 @@ def test_it_runs_on_files_too(settings: Settings, tmp_path: Path) -> None:
     settings.FETTLE_STORE, settings.FETTLE_STORE_DIR = "parquet", tmp_path
     store.cache_clear()
     cards = fleet()
-    refresh(AT, jobs_of)
+    refresh(AT)
 
     assert row("job", JOB)["base_runs"] == 0
     assert row("gpu", cards[0].pk)["day_idle_share"] is None
@@ -302,7 +304,7 @@ def test_the_judge_s_frames_have_what_is_kept() -> None:
     card = gpu(home, sm_clock_max_mhz=1980)
     fill("bf16_train", [card], int(AT.timestamp()), 120)
     Annotation.objects.create(scope="node", target="n1", key="maintenance", value=True, at=NOON)
-    refresh(AT, jobs_of)
+    refresh(AT)
     seen = look(AT, 60, 2.0)
     found = with_more(features_of(seen.measured), more(AT, seen, 60, ["xids_24h"]))
     card_row, job, fleet_row = (one.row(0, named=True) for one in (found.gpu, found.job, found.fleet))
@@ -322,3 +324,47 @@ def test_the_judge_does_without() -> None:
 
     assert found.gpu["xids_24h"].to_list() == [None]
     assert found.job["base_runs"].to_list() == [None]
+
+
+def test_a_job_that_runs_nothing_is_annotated_by_either_of_its_names() -> None:
+    """What a prolog tells of all jobs of a user on its node counts for the job that its scheduler gave the GPU to; its own name goes first."""
+    card = gpu(node("n1", last_seen_at=AT))
+    give(job("4711", AT - minutes(60), user="ann"), card)
+    told = {"scope": "job", "key": "declared_idle", "at": AT - minutes(5), "by_name": "prolog"}
+    Annotation.objects.create(target="n1/ann/*", value=True, **told)
+    refresh(AT)
+    frame = frames(AT)["job"]
+    assert frame.select("job", "note_declared_idle", "node_name").rows() == [("west/4711", True, "n1")]
+    assert frames(AT)["gpu"].select("note_declared_idle").rows() == [(True,)]
+
+    Annotation.objects.create(target="west/4711", value=False, **told)
+    refresh(AT)
+    assert frames(AT)["job"]["note_declared_idle"].to_list() == [False]
+
+
+def test_gpus_that_were_given_and_nobody_lists_are_counted_with_their_jobs() -> None:
+    """By number or UUID; one that is lost counts, how many were given does not, and a job that ended holds nothing."""
+    home = node("n1", last_seen_at=AT)
+    gpu(home)
+    gone = gpu(home, 1, present=False)
+    mine, over = job("4711", AT - minutes(60)), job("4700", AT - minutes(60), ended_at=AT - minutes(1))
+    give(mine, gone)
+    for device in ("7", "gpu:h200:2"):
+        Allocation.objects.create(job=mine, node=home, node_name="n1", device=device, from_at=mine.started_at)
+    Allocation.objects.create(job=over, node=home, node_name="n1", device="6", from_at=over.started_at, until_at=AT - minutes(1))
+    refresh(AT)
+    row = frames(AT)["node"].row(0, named=True)
+    assert (row["allocated_gpus_missing"], row["jobs_on_missing"]) == (2, "west/4711")
+
+
+def test_bad_ends_that_a_scheduler_told_count_against_the_node() -> None:
+    """Of its own jobs' families; a job that was cancelled, or ended well, is none."""
+    home = node("n1", last_seen_at=AT)
+    card = gpu(home)
+    for number, state in enumerate(("node_fail", "failed", "cancelled", "completed")):
+        ended = AT - minutes(60 - 10 * number)
+        one = job(f"471{number}", AT - minutes(90), ended_at=ended, state=state, family=f"west/ada/{number // 2}")
+        give(one, card, until=ended)
+    refresh(AT)
+    row = frames(AT)["node"].row(0, named=True)
+    assert (row["abnormal_ends_7d"], row["abnormal_end_jobs_7d"]) == (2, 1)
