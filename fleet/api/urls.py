@@ -6,6 +6,7 @@ from rest_framework.routers import SimpleRouter
 from fleet.api.annotations import AnnotationViewSet
 from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
 from fleet.api.commands import CommandViewSet
+from fleet.api.coverage import CoverageView
 from fleet.api.jobs import JobViewSet
 from fleet.api.node_health import GPU, NODE, FleetHealthView, GpuHealthView, NodeHealthView
 from fleet.api.own_rules import OwnRuleViewSet
@@ -37,6 +38,7 @@ urlpatterns = [
     path("health/", FleetHealthView.as_view(), name="fleet-health"),
     path("placements/", PlacementsView.as_view(), name="placements"),
     path("series/", SeriesView.as_view(), name="series"),
+    path("coverage/", CoverageView.as_view(), name="coverage"),
     path("planners/", PlannersView.as_view(), name="planners-api"),
     path("planners/<slug:id>/", PlannerView.as_view(), name="planner-api"),
     path("schema/", SchemaView.as_view(), name="schema"),

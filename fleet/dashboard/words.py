@@ -117,6 +117,13 @@ POWER_FROM: Final = _("sum over {from} of {of} GPUs")
 SILENT: Final = _("{total} silent")
 UNMEASURED: Final = _("{total} more: activity not measured")
 RECORDING: Final = _("recording")
+COVERED: Final = {
+    "scheduled": _("for scheduled jobs"),
+    "processes": _("for jobs that only processes show"),
+    "unknown": _("for nobody that is known"),
+}
+"""Whose the GPUs' work of the last hour was."""
+SHARED_MEANS: Final = _("Several jobs have the GPU at once: what is read of it is no single job's, and is never summed.")
 NOISY_MEANS: Final = _("It opened four times within an hour: nobody is told of it until it keeps still.")
 
 SHORT: Final = {

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from advisor.links import nvlink_rate
-from fleet.dashboard import bench, cells, charts, facts, health, readings, words
+from fleet.dashboard import bench, cells, charts, facts, health, holding, readings, words
 from fleet.dashboard.listing import OPEN, line
 from fleet.dashboard.templatetags.units import duration
 from fleet.findings.models import Diagnosis
@@ -52,6 +52,8 @@ def gpu(request: HttpRequest, gpu_id: int) -> HttpResponse:
             "charts": charts.GPU_CHARTS,
             "spans": [(minutes, duration(minutes * 60)) for minutes in SPANS],
             "hour": HOUR,
+            "holders": [] if stale else holding.rows([found]),
+            "shared_means": words.SHARED_MEANS,
             "absences": cells.absence_rows(absences),
             "bench": bench.rows(found, timezone.now()),
             "findings": [line(finding) for finding in found.findings.filter(OPEN).select_related("node")],

@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from fleet.commands.asking import MAY
-from fleet.dashboard import annotations, cells, commands, engines, fact_words, facts, labels, readings, words
+from fleet.dashboard import annotations, cells, commands, engines, fact_words, facts, holding, labels, readings, words
 from fleet.dashboard.listing import OPEN, grouped
 from fleet.inventory.models import PROMETHEUS, Absence, Gpu, Node, Refusal
 from wire.messages import PROCESSES
@@ -47,6 +47,8 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             "columns": [(name, words.SHORT.get(name) or words.metric(name), words.metric(name)) for name in cells.GPU_COLUMNS],
             "host": [] if exporter else host_cells(found, absences, stale),
             "facts": [] if exporter else facts.of_node(found),
+            "holders": [] if stale else holding.rows(gpus),
+            "shared_means": words.SHARED_MEANS,
             "processes": [] if stale else process_rows(found, gpus),
             "engines": engines.rows(found, stale),
             "engine_columns": engines.heads(),

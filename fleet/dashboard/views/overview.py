@@ -17,6 +17,7 @@ from fleet.dashboard.listing import OPEN, grouped, severity_counts
 from fleet.dashboard.templatetags.units import count
 from fleet.findings.models import Diagnosis, Finding
 from fleet.inventory.models import STALE_AFTER, Node
+from fleet.slow.coverage import covered
 
 NODES_A_PAGE = 50
 STRONGEST = 8
@@ -42,6 +43,7 @@ def overview(request: HttpRequest) -> HttpResponse:
             "unmeasured": filled(words.UNMEASURED, summary.unmeasured),
             "severities": severities,
             "noisy": noisy,
+            "covered": coverage_parts(),
             "noisy_means": words.NOISY_MEANS,
             "as_of": timezone.now(),
             "strongest": grouped(Finding.objects.filter(OPEN))[:STRONGEST],
@@ -65,6 +67,13 @@ def overview(request: HttpRequest) -> HttpResponse:
 def filled(text: object, total: int) -> str:
     """The text with its number, as the page's script fills it too; empty when there is none."""
     return str(text).replace("{total}", count(total)) if total else ""
+
+
+def coverage_parts() -> list[dict[str, Any]]:
+    """Of the last hour's work the parts that are known to be whose, in per cent; none where nothing was measured."""
+    found = covered(timezone.now())
+    shares = [] if found is None else [(found.busy_pct(whose), word) for whose, word in words.COVERED.items()]
+    return [{"share": share / 100, "word": word} for share, word in shares if share is not None]
 
 
 @gzip_page  # a megabyte at ten thousand GPUs

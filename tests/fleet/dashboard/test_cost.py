@@ -29,7 +29,7 @@ def fill(nodes: int) -> None:
 SESSION = 2  # the session and the user
 
 
-@pytest.mark.parametrize(("path", "queries"), [("/", 7), ("/fleet.json", 3), ("/findings/", 7)])
+@pytest.mark.parametrize(("path", "queries"), [("/", 8), ("/fleet.json", 3), ("/findings/", 7)])
 @pytest.mark.parametrize("nodes", [1, 12])
 def test_pages_of_the_whole_fleet_cost_the_same_for_any_number_of_nodes(
     viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries, path: str, queries: int, nodes: int
@@ -53,7 +53,7 @@ def test_pages_of_one_thing_cost_the_same_for_any_number_of_gpus(
     finding = make_finding(node, list(node.gpus.all()), target="all")
     gpu = node.gpus.all()[0]
 
-    for path, queries in ((f"/nodes/{node.name}/", 15), (f"/gpus/{gpu.pk}/", 5), (f"/findings/{finding.pk}/", 5)):
+    for path, queries in ((f"/nodes/{node.name}/", 16), (f"/gpus/{gpu.pk}/", 6), (f"/findings/{finding.pk}/", 5)):
         with django_assert_max_num_queries(SESSION + queries):
             assert viewer.get(path).status_code == 200
 
