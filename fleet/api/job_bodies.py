@@ -145,6 +145,10 @@ class JobBody(AskedSerializer):
     cluster = serializers.CharField(max_length=100, validators=[cluster_name])
     job_id = serializers.CharField(max_length=200, validators=[job_number])
     started_at = MomentField(required=False, help_text="When it was given its GPUs, by the scheduler's clock.")
+    started_about = MomentField(
+        required=False,
+        help_text="In place of started_at, by a node's clock: the run that goes on with the same restarts is meant, else a new one begins.",
+    )
     ended_at = MomentField(required=False)
     source = serializers.ChoiceField(choices=[name for name in SOURCES if name != "processes"], required=False)  # type: ignore[assignment] # a field
     state = serializers.ChoiceField(choices=STATES, required=False)
@@ -179,6 +183,8 @@ class JobBody(AskedSerializer):
         if "ended_at" in attrs and attrs.get("state", "lost") not in END_STATES:
             says = gettext("A job that has ended is not {state}: send one of {states}, or no state.")
             raise serializers.ValidationError({"state": [says.format(state=attrs["state"], states=", ".join(END_STATES))]})
+        if "started_at" in attrs and "started_about" in attrs:
+            raise serializers.ValidationError({"started_about": [gettext("Send it or started_at, not both.")]})
         if "ended_at" in attrs and "started_at" in attrs and attrs["ended_at"] < attrs["started_at"]:
             raise serializers.ValidationError({"ended_at": [gettext("It lies before started_at.")]})
         if "devices" in attrs and not attrs.get("nodes"):

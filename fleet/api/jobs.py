@@ -73,6 +73,7 @@ class JobFilter(Strict):
     open = django_filters.BooleanFilter(field_name="ended_at", lookup_expr="isnull", help_text="Those that have not ended.")
     cluster = django_filters.CharFilter()
     job_id = django_filters.CharFilter()
+    array_job_id = django_filters.CharFilter(help_text="The job of which they are tasks or components.")
     user = django_filters.CharFilter()
     family = django_filters.CharFilter()
     source = django_filters.ChoiceFilter(choices=[(source, source) for source in SOURCES])

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final, TypedDict
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils.translation import gettext
 
 from fleet.inventory.models import Gpu
@@ -20,11 +20,17 @@ _KEPT: Final = (
 
 
 class Told(TypedDict, total=False):
-    """A start, a change or an end of one run, checked. What is left out stays as it was; without `started_at`: the newest run of the id."""
+    """A start, a change or an end of one run, checked. What is left out stays as it was; without `started_at`: the newest run of the id,
+    of an end the newest that had begun by then.
+
+    `started_about` tells a start by another clock than the scheduler's, a node's: several nodes of one run tell several. The newest run is
+    meant where it goes on with the same `restarts`, or ended later than that; else a new one begins then.
+    """
 
     cluster: str
     job_id: str
     started_at: datetime
+    started_about: datetime
     ended_at: datetime
     source: str
     state: str
@@ -88,11 +94,32 @@ def _run_of(one: Told, at: datetime) -> tuple[Job, bool]:
     if "started_at" in one:
         defaults = {"source": one.get("source", "api"), "told_at": at}
         return runs.get_or_create(cluster=one["cluster"], job_id=one["job_id"], started_at=one["started_at"], defaults=defaults)
+    if "started_about" in one:
+        _one_by_one(f"{one['cluster']}/{one['job_id']}")
     newest = runs.order_by("-started_at", "-pk").first()
+    if "ended_at" in one and "started_about" not in one:  # of a run that was put back since, the one before is meant
+        newest = runs.filter(started_at__lte=one["ended_at"]).order_by("-started_at", "-pk").first() or newest
+    if "started_about" in one and (newest is None or not _is_it(newest, one)):
+        begun = {"cluster": one["cluster"], "job_id": one["job_id"], "started_at": one["started_about"]}
+        return runs.get_or_create(**begun, defaults={"source": one.get("source", "api"), "told_at": at})
     if newest is None:
         says = gettext("No run of the job {job} on {cluster} is known: send started_at, when it was given its GPUs.")
         raise TellJobError(says.format(job=one["job_id"], cluster=one["cluster"]))
     return newest, False
+
+
+def _one_by_one(job: str) -> None:
+    """Let those who tell of this job begin it one after the other: PostgreSQL locks no row that is not there yet, SQLite has one writer."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [job])
+
+
+def _is_it(newest: Job, one: Told) -> bool:
+    """Whether a start about then is this run's: it goes on and was put back as often, or its end was told before its start."""
+    if newest.ended_at is None:
+        return one.get("restarts", newest.restarts) == newest.restarts
+    return newest.ended_at >= one["started_about"]
 
 
 def _set(job: Job, one: Told, at: datetime) -> None:

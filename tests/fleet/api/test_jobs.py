@@ -260,3 +260,26 @@ def test_a_job_on_more_gpus_than_sqlite_takes_by_name_is_answered(olga: APIClien
     assert told.status_code == 201
     assert sum(one["gpu"] is not None for one in told.json()[0]["allocations"]) == 1100
     assert len(olga.get(PATH).json()["results"][0]["allocations"]) == 1100
+
+
+def test_a_start_about_then_is_told_by_nodes_that_do_not_know_it(olga: APIClient) -> None:
+    """As a form; by its own answer the second node sees the first's start. Beside an exact start it says nothing."""
+    body = {"cluster": "west", "job_id": "4711", "state": "running", "devices": "0"}
+    first, second = (
+        olga.post(PATH, urlencode(body | {"nodes": node, "started_about": at}), content_type="application/x-www-form-urlencoded")
+        for node, at in (("n1", 1796067476), ("n2", 1796067478))
+    )
+
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert second.json()[0]["started_at"] == first.json()[0]["started_at"]
+    assert {one["node_name"] for one in second.json()[0]["allocations"]} == {"n1", "n2"}
+    assert "started_about" in errors(olga.post(PATH, KEY | {"started_about": START}, format="json"))
+
+
+def test_tasks_of_an_array_are_listed_by_the_array(olga: APIClient) -> None:
+    """Slurm gives each a number of its own."""
+    for number in ("4711", "4712"):
+        olga.post(PATH, KEY | {"job_id": number, "array_job_id": "4700"}, format="json")
+    olga.post(PATH, KEY | {"job_id": "4713"}, format="json")
+
+    assert {one["job_id"] for one in olga.get(f"{PATH}?array_job_id=4700").json()["results"]} == {"4711", "4712"}

@@ -143,6 +143,42 @@ def test_without_a_start_the_newest_run_is_meant() -> None:
     assert Job.objects.get(started_at=START).ended_at is None
 
 
+def about(after_s: float, restarts: int = 0, **more: Any) -> Told:
+    """A node's prolog, so long after START."""
+    return Told(
+        cluster="west", job_id="4711", started_about=START + timedelta(seconds=after_s), state="running", restarts=restarts, **more
+    )
+
+
+def test_several_nodes_tell_one_start_each_by_its_own_clock() -> None:
+    """The first begins the run; what the others tell is of the same, and so is what comes after its end."""
+    tell([about(1), about(0), about(3)], START)
+    tell([told(ended_at=END)], END)
+    tell([about(2)], END)
+
+    job = Job.objects.get()
+    assert (job.started_at, job.state, job.ended_at) == (START + timedelta(seconds=1), "completed", END)
+
+
+def test_a_run_that_was_put_back_begins_anew_though_its_end_was_missed() -> None:
+    """Another count of restarts is another run, and so is a start after the end: a number that is used again."""
+    tell([about(0), about(60, restarts=1)], START)
+    tell([told(ended_at=END)], END)
+    tell([about((END - START).total_seconds() + 5, restarts=1)], END)
+
+    assert [job.restarts for job in Job.objects.order_by("started_at")] == [0, 1, 1]
+
+
+def test_an_end_that_comes_late_ends_the_run_that_it_was_of() -> None:
+    """An epilog's word may arrive after the next run's prolog spoke."""
+    tell([about(0)], START)
+    tell([about(60, restarts=1)], START)
+
+    tell([told(ended_at=START + timedelta(seconds=58))], END)
+
+    assert [job.ended_at for job in Job.objects.order_by("started_at")] == [START + timedelta(seconds=58), None]
+
+
 def test_without_a_start_and_a_run_nothing_is_written() -> None:
     """All of a request or none; the sentence says what is missing."""
     with pytest.raises(TellJobError, match="started_at"):
