@@ -45,10 +45,10 @@ def send(body: bytes, node: str, api: str, config: AgentConfig) -> str:
         raise SendError(f"{shown(config.server)} cannot be reached: {reason(error)}.") from None
     if is_taken(status):
         return "it had it already" if status == 200 else "it is kept"
-    raise SendError(f"{where.url} answers with HTTP status {status}{_said(answer)}")
+    raise SendError(f"{where.url} answers with HTTP status {status}{said(answer)}")
 
 
-def _said(answer: bytes) -> str:
+def said(answer: bytes) -> str:
     """What a problem document says, in one line; nothing of other answers."""
     try:
         told = json.loads(answer)
