@@ -10,7 +10,7 @@ from typing import Any
 
 from cli.unknown import refuse
 
-VERBS = ("advise", "agent", "bench", "job", "kubernetes", "plan", "profile", "record", "run")
+VERBS = ("advise", "agent", "bench", "job", "kubernetes", "plan", "profile", "record", "run", "slurm")
 
 
 class _Version(argparse.Action):

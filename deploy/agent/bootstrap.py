@@ -4,6 +4,7 @@ It runs before anything is known of the Python, so it uses the oldest forms of t
 """
 
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -34,10 +35,9 @@ def main():
         site = unpacked(archive, here, target, wheels[target])
     sys.path[0:1] = [site, os.path.join(site, "code")]
     # -I and PYTHONSAFEPATH keep other folders out already; what the user set stays behind ours
-    if sys.argv[1:2] == ["bench"]:
-        from cli.bench import main as bench
-
-        sys.exit(bench(sys.argv[2:], "fettle-agent bench"))
+    if sys.argv[1:2] and sys.argv[1] in ("bench", "job", "slurm"):
+        verb = importlib.import_module("cli." + sys.argv[1])
+        sys.exit(verb.main(sys.argv[2:], "fettle-agent " + sys.argv[1]))
     from cli.agent import main as agent
 
     sys.exit(agent(sys.argv[1:], "fettle-agent"))

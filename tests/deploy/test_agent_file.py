@@ -48,6 +48,15 @@ def test_it_has_the_bench_and_says_what_that_lacks(agent_file: Path, cache: Path
     assert "fettle-agent bench" in told.stdout
 
 
+def test_it_has_what_a_slurm_controller_and_a_login_node_need(agent_file: Path, cache: Path) -> None:
+    """The reconciler, and jobs' reports: neither needs more than the file."""
+    for verb in ("slurm", "job"):
+        ran = start(sys.executable, agent_file, cache, verb, *(["4711"] if verb == "job" else []))
+
+        assert ran.returncode == 2
+        assert ran.stderr == f"fettle {verb}: no server is set: give --server, or --config with the agent's settings.\n"
+
+
 def test_starts_at_the_same_time_unpack_once(agent_file: Path, cache: Path) -> None:
     """Neither sees half of the other's work."""
     env = {"PATH": os.environ["PATH"], "FETTLE_AGENT_CACHE": str(cache)}

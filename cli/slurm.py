@@ -1,0 +1,88 @@
+"""`fettle slurm`: keeps the server's jobs of a Slurm cluster as Slurm has them."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.unknown import refuse
+
+if TYPE_CHECKING:
+    from agents.slurm.reconciler import Reconciler
+
+HELP = "Reconcile the server's jobs with Slurm's, every minute; runs on one node that has Slurm's client commands."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    parser.epilog = (
+        "Exit codes with --once: 0 done; 1 Slurm or the server did not answer, or a job was refused; 2 wrong settings."
+    )
+    parser.add_argument("--cluster", metavar="NAME", help="what the server is to call the cluster (its ClusterName)")
+    parser.add_argument("--every", type=float, default=60.0, metavar="S", help="seconds between rounds (60)")
+    parser.add_argument("--once", action="store_true", help="make one round and end")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="make one round, print what the server would be told, send nothing"
+    )
+    parser.add_argument("--text", action="store_true", help="read squeue's text even where it prints JSON")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the agent's settings: /etc/fettle/agent.toml")
+    parser.add_argument("--server", metavar="URL", help="the server's agent socket: wss://fettle.example/ws/agent/")
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="file with an API token that may tell jobs")
+
+
+def main(words: list[str], program: str) -> int:
+    """The verb alone, as the agent's file has it; exit codes as `fettle slurm`."""
+    parser = argparse.ArgumentParser(prog=program, description=HELP)
+    arguments(parser)
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        refuse(parser, unknown)
+    return call(options)
+
+
+def call(options: argparse.Namespace) -> int:
+    """0 done; 1 Slurm or the server did not answer, or refused a job; 2 with a sentence where the settings cannot be used."""
+    import logging
+
+    from agents import config
+    from agents.rest import Rest, RestError
+    from agents.slurm import cluster
+    from agents.slurm.commands import SlurmError
+    from agents.slurm.reconciler import Reconciler
+    from wire.terminal import printable
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    if not 1 <= options.every <= 3600:
+        print(f"fettle slurm: --every {options.every:g} is outside 1 to 3600.", file=sys.stderr)
+        return 2
+    file = options.config or (Path(os.environ["FETTLE_AGENT_CONFIG"]) if os.environ.get("FETTLE_AGENT_CONFIG") else None)
+    try:
+        rest = Rest(config.load(file, {"server": options.server, "token_file": options.token_file}))
+    except (config.ConfigError, RestError) as error:
+        print(printable(f"fettle slurm: {error}"), file=sys.stderr)
+        return 2
+    try:
+        name = options.cluster or cluster.name()
+        reconciler = Reconciler(name, rest, as_text=options.text)
+        if options.dry_run:
+            return _show(reconciler)
+        if options.once:
+            done = reconciler.round()
+            print(f"{name}: Slurm tells of {done.seen} runs; told {done.told}, refused {done.refused}.")
+            return 1 if done.refused else 0
+    except (SlurmError, RestError) as error:
+        print(printable(f"fettle slurm: {error}"), file=sys.stderr)
+        return 1
+    from agents.slurm.service import run
+
+    return run(reconciler, options.every)
+
+
+def _show(reconciler: "Reconciler") -> int:
+    import json
+
+    _seen, bodies, _running = reconciler.bodies()
+    for body in bodies:
+        print(json.dumps(body, ensure_ascii=True))
+    return 0

@@ -1,0 +1,103 @@
+"""What the server knows beside what Slurm says: which is which, and what must be told."""
+
+from typing import Any
+
+from agents.slurm.reconcile import Known, merged, to_tell
+from agents.slurm.runs import SlurmRun
+
+NOW = 10_000.0
+
+
+def run(start: int | None = 1000, **more: Any) -> SlurmRun:
+    """A run with a GPU, as Slurm tells it."""
+    told: dict[str, Any] = {"job_id": "7", "state": "running", "gpus_total": 1, "restarts": 0, "devices": {"n1": "gpu:1(IDX:0)"}}
+    return SlurmRun(**told | {"started_at": start} | more)
+
+
+def known(start: float = 1002.5, **more: Any) -> Known:
+    """A run that a prolog told of."""
+    told: dict[str, Any] = {"job_id": "7", "ended_at": None, "restarts": 0, "held": {"n1": 1}, "all_known": True}
+    return Known(**told | {"started_at": start} | more)
+
+
+def told(runs: list[SlurmRun], rows: list[Known]) -> list[tuple[Any, ...]]:
+    """Start, state and end of each that is told."""
+    return [
+        (body["started_at"], body["state"], body.get("ended_at")) for body in to_tell("lab", runs, rows, NOW, since=NOW - 3600)
+    ]
+
+
+def test_a_run_keeps_the_start_by_which_the_server_knows_it() -> None:
+    """The prolog's clock and Slurm's differ; the devices that it told by UUID stay as they are."""
+    (body,) = to_tell("lab", [run(name="train")], [known()], NOW, NOW)
+
+    assert (body["started_at"], body["name"]) == (1002.5, "train")
+    assert "allocations" not in body
+
+
+def test_devices_are_told_where_the_server_lacks_some_or_knows_no_card_of_that_name() -> None:
+    """By Slurm's own list."""
+    for row in (known(held={}), known(held={"n1": 2}), known(all_known=False)):
+        (body,) = to_tell("lab", [run()], [row], NOW, NOW)
+
+        assert body["allocations"] == [{"nodes": "n1", "devices": "gpu:1(IDX:0)"}]
+
+
+def test_shards_take_nothing_back() -> None:
+    """Slurm does not say whose they are: what the prolog told of the node stays."""
+    (body,) = to_tell("lab", [run(devices={"n1": "shard:h200:4"}, gpus_total=None)], [known()], NOW, NOW)
+
+    assert "allocations" not in body
+
+
+def test_a_run_that_nobody_told_of_begins_when_slurm_says() -> None:
+    """Its prolog never ran."""
+    assert told([run()], []) == [(1000, "running", None)]
+
+
+def test_a_pending_job_and_one_without_gpus_are_not_told() -> None:
+    """There is nothing to say of them yet, or at all."""
+    assert told(merged([run(None, state="pending"), run(state="")], []), []) == []
+    assert told([run(gpus_total=None, devices={})], []) == []
+
+
+def test_a_missed_epilog_is_made_up_for() -> None:
+    """By the controller's end, never before the start that the server knows."""
+    assert told([run(state="completed", ended_at=2000)], [known()]) == [(1002.5, "completed", 2000)]
+    assert told([run(state="failed", ended_at=1001)], [known()]) == [(1002.5, "failed", 1002.5)]
+
+
+def test_runs_of_a_requeued_job_are_matched_by_their_restarts_and_their_nearest_starts() -> None:
+    """Put back within seconds, the controller knows the second alone; accounting knows both, and no restarts."""
+    rows = [known(1001, ended_at=1005.0), known(1010, restarts=1)]
+    second = run(1009, restarts=1)
+    first = run(1000, state="requeued", ended_at=1004, restarts=None)
+
+    assert told([second], rows) == [(1010, "running", None)]
+    assert told(merged([second], [first, run(1009, restarts=None)]), rows) == [(1001, "requeued", 1004), (1010, "running", None)]
+
+
+def test_a_number_that_is_used_again_is_another_run_and_ends_the_one_before() -> None:
+    """Slurm has forgotten the first, whose end nobody saw: it was before the second began."""
+    assert told([run(6000)], [known()]) == [(1002.5, "lost", 6000.0), (6000, "running", None)]
+
+
+def test_what_slurm_does_not_know_is_lost_once() -> None:
+    """What had ended stays as it is."""
+    assert told([], [known(), known(500, ended_at=900.0)]) == [(1002.5, "lost", NOW)]
+
+
+def test_nothing_is_lost_while_accounting_does_not_answer() -> None:
+    """It may know the end."""
+    assert to_tell("lab", [], [known()], NOW, NOW, is_complete=False) == []
+
+
+def test_an_end_of_long_ago_that_nobody_asked_for_is_not_told() -> None:
+    """A controller that keeps its jobs for days would have them told over and over."""
+    assert told([run(state="completed", ended_at=2000)], []) == []
+    assert told([run(8000, state="completed", ended_at=9000)], []) == [(8000, "completed", 9000)]
+
+
+def test_a_run_told_by_its_exact_start_is_its_own_whatever_its_restarts() -> None:
+    """Accounting told it first, and does not know how often it was put back."""
+    assert told([run(1000, restarts=2)], [known(1000)]) == [(1000, "running", None)]
