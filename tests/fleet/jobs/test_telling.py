@@ -145,9 +145,7 @@ def test_without_a_start_the_newest_run_is_meant() -> None:
 
 def about(after_s: float, restarts: int = 0, **more: Any) -> Told:
     """A node's prolog, so long after START."""
-    return Told(
-        cluster="west", job_id="4711", started_about=START + timedelta(seconds=after_s), state="running", restarts=restarts, **more
-    )
+    return told(started_about=START + timedelta(seconds=after_s), **{"state": "running", "restarts": restarts, **more})
 
 
 def test_several_nodes_tell_one_start_each_by_its_own_clock() -> None:
