@@ -12,7 +12,8 @@ from advisor import described
 
 TEXT: Final = frozenset(
     (
-        "allocated_to", "given_by", "job_family", "given_slurm_job", "jobs_on_missing", "base_changes", "bench_name", "bottleneck", "compute_capability", "confidence", "container",
+        "allocated_to", "given_by", "job_family", "given_slurm_job", "jobs_on_missing", "base_changes", "base_energy_changes", "base_energy_first_bad_at", "base_energy_first_bad_run",
+        "base_first_bad_at", "base_first_bad_run", "bench_name", "bottleneck", "compute_capability", "confidence", "container",
         "container_image", "cpu_governor", "cuda", "cuda_driver_version", "driver_mix", "driver_version", "dtype", "serving_engine", "engine",
         "env_deprecated", "env_pinned", "gpu_model", "job", "kernel", "kind", "launcher", "memory_kind", "model",
         "name", "currency", "node_name", "note_autoscaler_metric", "note_autoscaler_target", "note_image",
@@ -24,7 +25,7 @@ TEXT: Final = frozenset(
 )  # fmt: skip
 FLAGS: Final = frozenset(
     (
-        "arch_missing", "checkpoint_shrunk", "evaluated", "fabric_degraded", "free", "gpu_shared", "has_nvlink", "labels_known", "lost", "mig", "note_deadline",
+        "arch_missing", "base_energy_other_work", "base_other_work", "checkpoint_shrunk", "evaluated", "fabric_degraded", "free", "gpu_shared", "has_nvlink", "labels_known", "lost", "mig", "note_deadline",
         "note_declared_idle", "note_efficiency_policy", "note_energy_policy", "note_maintenance", "note_power_policy", "offload", "persistence_mode",
         "ranks_talk_over_pcie", "rdma_ready", "ready_before_first", "resumed_at_zero", "serves",
         "sram_threshold_exceeded", "talks", "told_offload", "told_pin_memory", "told_scaler", "torch_is_cpu", "visible_none", "web_process",

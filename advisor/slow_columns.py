@@ -31,6 +31,7 @@ NODE_FACTS: Final[Types] = {
 }
 """Of the node that a target is on: in the frames of gpu, job, node and service alike. `persistence_mode` is of all its GPUs."""
 
+_POWER: Final[Types] = dict.fromkeys(("usual_idle_power_w", "usual_busy_power_w"), pl.Float64)
 _GPU: Final[Types] = {
     "xids_24h": pl.Int64,
     "app_xids_30d": pl.Int64,
@@ -62,6 +63,18 @@ _JOB: Final[Types] = {
     "base_step_time_mad_s": pl.Float64,
     "base_energy_j_per_sample": pl.Float64,
     "base_energy_mad": pl.Float64,
+    "base_first_bad_run": pl.String,
+    "base_first_bad_at": pl.String,
+    "base_bad_runs": pl.Int64,
+    "base_other_work": pl.Boolean,
+    "base_drift_ratio": pl.Float64,
+    "base_drift_low_ratio": pl.Float64,
+    "base_drift_days": pl.Float64,
+    "base_energy_changes": pl.String,
+    "base_energy_first_bad_run": pl.String,
+    "base_energy_first_bad_at": pl.String,
+    "base_energy_bad_runs": pl.Int64,
+    "base_energy_other_work": pl.Boolean,
     "base_samples_per_s_1gpu": pl.Float64,
     "scaling_efficiency": pl.Float64,
     "scaling_reference_gpus": pl.Int64,
@@ -105,10 +118,10 @@ INHERITS: Final[dict[Scope, tuple[Scope, ...]]] = {
 
 COLUMNS: Final[dict[Scope, dict[Part, Types]]] = {
     "gpu": {
-        "now": NODE_FACTS | _GPU | _notes(*INHERITS["gpu"], "gpu"),
+        "now": NODE_FACTS | _GPU | _POWER | _notes(*INHERITS["gpu"], "gpu"),
         "day": _DAY | {"ecc_corrected_day": pl.Float64, "ecc_corrected_day_p99": pl.Float64},
     },
-    "job": {"now": NODE_FACTS | _JOB | _notes(*INHERITS["job"], "job"), "day": _DAY | {"idle_share_day": pl.Float64}},
+    "job": {"now": NODE_FACTS | _JOB | _POWER | _notes(*INHERITS["job"], "job"), "day": _DAY | {"idle_share_day": pl.Float64}},
     "node": {
         "now": NODE_FACTS | _NODE | _notes(*INHERITS["node"], "node"),
         "day": dict.fromkeys(("day_hours", "day_cpu_saturated_share", "base_disk_await_s"), pl.Float64),

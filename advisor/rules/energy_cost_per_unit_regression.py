@@ -1,4 +1,4 @@
-"""A sample costs more energy than it did in the job's earlier runs."""
+"""A sample costs more energy than it did in the earlier runs of the job's family: since which run, and what changed with it."""
 
 import polars as pl
 
@@ -23,6 +23,7 @@ RULE = Rule(
     ),
     opens=(param("energy_ratio_opens") <= _RATIO) & _FAR & (c.base_runs >= param("base_runs_opens")),
     clears=param("energy_ratio_clears") > _RATIO,
+    unless=c.base_energy_other_work,
     yields_to=(
         "step-time-regression",
         "gpu-allocated-idle",
@@ -38,6 +39,18 @@ RULE = Rule(
     ),
     cases=(
         Says(
+            c.base_energy_first_bad_run.is_not_null() & c.base_energy_changes.is_not_null(),
+            _(
+                "A sample takes {energy_j_per_sample:.3g} J; in {base_runs:.0f} earlier runs it took {base_energy_j_per_sample:.3g} J. The first such run is {base_energy_first_bad_run}, begun {base_energy_first_bad_at}; runs since: {base_energy_bad_runs:.0f}. Changed with it: {base_energy_changes}."
+            ),
+        ),
+        Says(
+            c.base_energy_first_bad_run.is_not_null(),
+            _(
+                "A sample takes {energy_j_per_sample:.3g} J; in {base_runs:.0f} earlier runs it took {base_energy_j_per_sample:.3g} J. The first such run is {base_energy_first_bad_run}, begun {base_energy_first_bad_at}; runs since: {base_energy_bad_runs:.0f}. Versions, nodes and flags are the same as far as they are known."
+            ),
+        ),
+        Says(
             c.idle_share_day.is_null(),
             _(
                 "A sample takes {energy_j_per_sample:.3g} J; in {base_runs:.0f} earlier runs it took {base_energy_j_per_sample:.3g} J."
@@ -48,13 +61,18 @@ RULE = Rule(
         Show("energy_j_per_sample", "joules"),
         Show("base_energy_j_per_sample", "joules"),
         Show("base_energy_mad", "joules"),
+        Show("base_energy_bad_runs", "runs"),
         Show("idle_share_day", "ratio"),
         Show("mfu", "ratio"),
         Show("sm_clock_p95_ratio", "ratio"),
     ),
     change=(
         Step("command", "fettle plan energy --help  # what of it is idle time, what the host, what the price"),
-        Step("diff", "- {base_changes}\n+ # the setting before, on one node, for 200 steps", when=c.base_changes.is_not_null()),
+        Step(
+            "diff",
+            "- {base_energy_changes}\n+ # the setting before, on one node, for 200 steps",
+            when=c.base_energy_changes.is_not_null(),
+        ),
         Step(
             "config",
             "#SBATCH --time=04:00:00  # where it idles: hand the GPUs back",

@@ -50,6 +50,7 @@ RULE = Rule(
         Show("working_gpus", "gpus", "=", 0.0),
         Show("held_gpus", "gpus"),
         Show("main_cores", "cores"),
+        Show("usual_idle_power_w", "watts"),
     ),
     change=(
         Step("command", "scancel {slurm_job}  # after asking its owner", when=SLURM),

@@ -1,177 +1,149 @@
-"""What a job's run is measured by: its own earlier runs on as many GPUs of the same model, and runs of its program on fewer.
+"""The features of runs that go on: their own age, and what the earlier runs of their family say of them.
 
-Earlier runs of a scheduler's job are those of its family, whatever number they had and on whatever nodes they ran."""
+A family is what one user runs by one name on as many GPUs of the same model, whatever node it is on and whatever number it bears. Runs on
+other numbers of GPUs say only how it scales (advisor/planners/scaling.py).
+"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any, Final
 
+from advisor.planners.scaling import weak_efficiency
+from fleet.slow import changed
+from fleet.slow.baselines import ENERGY, NEWEST_RUNS, STEP_TIME, Baseline, baseline, spread_within
 from fleet.slow.models import JobRun
-from fleet.slow.summary import Spread, weighted
+from fleet.slow.past_runs import ENOUGH_MINUTES, Past, Told, alike, as_past, past, told_of
 
-ENOUGH_RUNS: Final = 3
-"""Fewer are no baseline."""
-NEWEST_RUNS: Final = 10
-"""Older ones say little of today."""
-ENOUGH_MINUTES: Final = 5
-"""With reported steps, after the warm-up; a run of less is none to compare with."""
-ENERGY_SPAN: Final = timedelta(days=28)
 RESTART_SPAN: Final = timedelta(hours=2)
-MOST_CHANGES: Final = 6
-_LONGEST: Final = 60
-"""Characters of one changed value."""
 _IN_ONE_QUERY: Final = 500
 _DAY_S: Final = 86_400.0
 
 
-@dataclass(slots=True)
-class Past:
-    """One run as it is compared with."""
-
-    pk: int
-    job: str
-    program: str
-    gpu_model: str
-    gpus: int
-    first_seen: datetime
-    last_seen: datetime
-    minutes: int
-    step_time_s: float | None
-    step_time_mad_s: float | None
-    samples_per_s: float | None
-    energy_j_per_sample: float | None
-    ooms: dict[str, dict[str, int]]
-
-
-_FIELDS: Final = tuple(Past.__slots__)
-
-
 def figures(at: datetime, runs: Mapping[str, JobRun]) -> dict[str, dict[str, Any]]:
-    """The features of each run that goes on, by job: its own age, and what its past says of it."""
-    by_job: dict[str, list[Past]] = defaultdict(list)
-    by_program: dict[tuple[str, str], list[Past]] = defaultdict(list)
-    for one in _past({run.program for run in runs.values()}):
-        by_job[one.job].append(one)
-        by_program[one.program, one.gpu_model].append(one)
+    """The features of each run that goes on, by job."""
+    of_program = past({run.program for run in runs.values()})
+    restarts, ooms = _restarts(at, runs), _ooms(at, runs)
     found: dict[str, dict[str, Any]] = {}
-    newest: dict[str, int] = {}
+    pairs: dict[str, dict[str, tuple[int, int]]] = {}
     for job, run in runs.items():
         age_s = max((at - run.first_seen).total_seconds(), 0.0)
+        now = as_past(run)
+        families = of_program.get(run.program, {})
+        before = alike(now, families.get(now.family, ()))
         found[job] = {
             "run_s": age_s,
             "run_gpu_hours": age_s / 3600 * run.gpus,
-            "restarts_2h": _restarts(at, by_job[job]),
-            "ooms_24h": _ooms(at, by_job[job]),
+            "restarts_2h": restarts.get(job, 0),
+            "ooms_24h": ooms.get(job),
             "energy_j_per_sample": run.energy_j_per_sample,
-            **_scaling(run, by_program[run.program, run.gpu_model]),
+            "base_runs": len(before),
+            **scaling(now, [one for runs_of in families.values() for one in runs_of if one.gpu_model == run.gpu_model]),
         }
-        scheduled = run.job_row is not None and run.job_row.cluster != ""
-        alike = _alike(run, by_program[run.program, run.gpu_model] if scheduled else by_job[job])
-        found[job] |= _baseline(at, alike)
-        if len(alike) >= ENOUGH_RUNS:
-            newest[job] = alike[0].pk
-    told = _told(newest.values())
-    for job, pk in newest.items():
-        found[job]["base_changes"] = changes(told.get(pk, {}), runs[job].told)
+        step, energy = baseline(STEP_TIME, now, before, at), baseline(ENERGY, now, before, at)
+        found[job] |= _step(at, step, before) | _energy(energy)
+        pairs[job] = {name: pair for name, base in (("", step), ("energy_", energy)) if (pair := _pair(base, now))}
+    _say_changes(found, pairs, runs)
     return found
 
 
-def changes(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """What differs, such as `driver 570 -> 580; torch 2.8 -> 2.9`; None where nothing does, or one of both told nothing."""
-    if not before or not now:
-        return None
-    order = sorted({*before, *now}, key=lambda name: (name.partition(".")[0] not in ("driver", "cuda", "torch"), name))
-    parts = [
-        f"{_shown(name)} {before.get(name, '(none)')[:_LONGEST]} -> {now.get(name, '(none)')[:_LONGEST]}"
-        for name in order
-        if before.get(name) != now.get(name)
-    ]
-    if len(parts) > MOST_CHANGES:
-        parts[MOST_CHANGES:] = ["..."]
-    return "; ".join(parts) or None
-
-
-def _shown(name: str) -> str:
-    kind, _, rest = name.partition(".")
-    return f"--{rest}" if kind == "flag" else rest if kind == "env" else name
-
-
-def _past(programs: Iterable[str]) -> Iterator[Past]:
-    listed = sorted(programs)
-    for first in range(0, len(listed), _IN_ONE_QUERY):
-        rows = JobRun.objects.filter(program__in=listed[first : first + _IN_ONE_QUERY]).order_by("-last_seen", "-pk")
-        yield from (Past(*row) for row in rows.values_list(*_FIELDS))
-
-
-def _told(keys: Iterable[int]) -> dict[int, dict[str, str]]:
-    listed = list(keys)
-    found: dict[int, dict[str, str]] = {}
-    for first in range(0, len(listed), _IN_ONE_QUERY):
-        found |= dict(JobRun.objects.filter(pk__in=listed[first : first + _IN_ONE_QUERY]).values_list("pk", "told"))
-    return found
-
-
-def _alike(run: JobRun, past: Sequence[Past]) -> list[Past]:
-    """Earlier runs on as many GPUs of the same model that ran long enough, newest first."""
-    return [
-        one
-        for one in past
-        if one.pk != run.pk
-        and one.first_seen < run.first_seen
-        and (one.gpu_model, one.gpus) == (run.gpu_model, run.gpus)
-        and one.minutes >= ENOUGH_MINUTES
-        and one.step_time_s is not None
-    ]
-
-
-def _baseline(at: datetime, alike: Sequence[Past]) -> dict[str, Any]:
-    if len(alike) < ENOUGH_RUNS:
-        return {"base_runs": len(alike)}
-    newest = alike[:NEWEST_RUNS]
-    steps = _spread(one.step_time_s for one in newest)
-    within = [one.step_time_mad_s for one in newest if one.step_time_mad_s is not None]
-    energy = _spread(one.energy_j_per_sample for one in newest if at - one.last_seen <= ENERGY_SPAN)
-    known = sum(one.energy_j_per_sample is not None and at - one.last_seen <= ENERGY_SPAN for one in newest)
+def _step(at: datetime, base: Baseline | None, before: Sequence[Past]) -> dict[str, Any]:
+    if base is None:
+        return {}
+    within = spread_within(before[-NEWEST_RUNS:])
+    sure = base.drift if base.drift is not None and base.drift.is_sure else None
     return {
-        "base_runs": len(alike),
-        "base_age_days": (at - newest[0].last_seen).total_seconds() / _DAY_S,
-        "base_step_time_s": steps.median if steps else None,
+        "base_age_days": (at - base.newest.last_seen).total_seconds() / _DAY_S,
+        "base_step_time_s": base.median,
         # Runs that are alike to a hair do not make a run's own noise a regression.
-        "base_step_time_mad_s": max([steps.mad, *([median(within)] if within else [])]) if steps else None,
-        "base_energy_j_per_sample": energy.median if energy and known >= ENOUGH_RUNS else None,
-        "base_energy_mad": energy.mad if energy and known >= ENOUGH_RUNS else None,
+        "base_step_time_mad_s": max(base.mad, within or 0.0),
+        "base_drift_ratio": sure.ratio if sure else None,
+        "base_drift_low_ratio": sure.low_ratio if sure else None,
+        "base_drift_days": sure.days if sure else None,
+        **_first_bad(base, "base_"),
     }
 
 
-def _spread(values: Iterable[float | None]) -> Spread | None:
-    return weighted((value, 1) for value in values if value is not None)
+def _energy(base: Baseline | None) -> dict[str, Any]:
+    if base is None:
+        return {}
+    return {
+        "base_energy_j_per_sample": base.median,
+        "base_energy_mad": base.mad,
+        **_first_bad(base, "base_energy_"),
+    }
 
 
-def _restarts(at: datetime, past: Sequence[Past]) -> int:
-    """Runs that began lately, but for the first that is known: it started nothing anew."""
-    begun = sorted(one.first_seen for one in past)
-    return sum(first > at - RESTART_SPAN for first in begun[1:])
+def _first_bad(base: Baseline, prefix: str) -> dict[str, Any]:
+    if base.first_bad is None:
+        return {}
+    return {
+        f"{prefix}first_bad_run": base.first_bad.job,
+        f"{prefix}first_bad_at": f"{base.first_bad.first_seen:%Y-%m-%d %H:%M} UTC",
+        f"{prefix}bad_runs": base.bad_runs,
+    }
 
 
-def _ooms(at: datetime, past: Sequence[Past]) -> int | None:
-    """Errors of GPU memory that its runs reported within a day, right to an hour; None where none of them reports any."""
+def _pair(base: Baseline | None, now: Past) -> tuple[int, int] | None:
+    """The runs between which what changed is asked for: the last good one and the first bad, else the newest one before and this."""
+    if base is None:
+        return None
+    if base.first_bad is not None and base.last_good is not None:
+        return base.last_good.pk, base.first_bad.pk
+    return base.newest.pk, now.pk
+
+
+def _say_changes(
+    found: dict[str, dict[str, Any]], pairs: Mapping[str, Mapping[str, tuple[int, int]]], runs: Mapping[str, JobRun]
+) -> None:
+    """`base_changes` and `base_energy_changes`, and whether a step's work is another, of all jobs at once."""
+    told: dict[int, Told] = {run.pk: (run.told, run.gpu_ids) for run in runs.values()}
+    told |= told_of({pk for of_job in pairs.values() for pair in of_job.values() for pk in pair} - told.keys())
+    where = changed.places(gpu for _, gpus in told.values() for gpu in gpus)
+    for job, of_job in pairs.items():
+        for name, (before, now) in of_job.items():
+            old, new = ({**told[pk][0], **changed.placed(told[pk][1], where)} if pk in told else {} for pk in (before, now))
+            found[job][f"base_{name}changes"] = changed.changes(old, new)
+            found[job][f"base_{name}other_work"] = changed.is_other_work(old, new)
+
+
+def _restarts(at: datetime, jobs: Iterable[str]) -> dict[str, int]:
+    """By job the runs that began lately, but for the first that is known: it started nothing anew."""
+    begun: dict[str, int] = defaultdict(int)
+    listed = sorted(jobs)
+    for part in (listed[first : first + _IN_ONE_QUERY] for first in range(0, len(listed), _IN_ONE_QUERY)):
+        lately = JobRun.objects.filter(job__in=part, first_seen__gt=at - RESTART_SPAN).order_by().values_list("job", flat=True)
+        for job in lately:
+            begun[job] += 1
+        earlier = JobRun.objects.filter(job__in=list(begun.keys() & set(part)), first_seen__lte=at - RESTART_SPAN)
+        for job in (begun.keys() & set(part)) - set(earlier.order_by().values_list("job", flat=True).distinct()):
+            begun[job] -= 1
+    return begun
+
+
+def _ooms(at: datetime, jobs: Iterable[str]) -> dict[str, int]:
+    """By job the errors of GPU memory that its runs reported within a day, right to an hour; none of one whose runs report none."""
     since = at.timestamp() - _DAY_S
-    told = [one.ooms["hours"] for one in past if one.ooms and one.last_seen.timestamp() > since]
-    return sum(count for hours in told for hour, count in hours.items() if int(hour) + 3600 > since) if told else None
+    found: dict[str, int] = {}
+    listed = sorted(jobs)
+    for part in (listed[first : first + _IN_ONE_QUERY] for first in range(0, len(listed), _IN_ONE_QUERY)):
+        rows = JobRun.objects.filter(job__in=part, last_seen__gt=at - timedelta(seconds=_DAY_S)).exclude(ooms={})
+        for job, ooms in rows.order_by().values_list("job", "ooms"):
+            lately = sum(count for hour, count in ooms["hours"].items() if int(hour) + 3600 > since)
+            found[job] = found.get(job, 0) + lately
+    return found
 
 
-def _scaling(run: JobRun, past: Sequence[Past]) -> dict[str, Any]:
+def scaling(run: Past, others: Sequence[Past]) -> dict[str, Any]:
     """Speed a GPU over that of the program's runs on the fewest GPUs of the model (PL-4); nothing where it never ran on fewer."""
-    known = [one for one in past if one.samples_per_s and one.minutes >= ENOUGH_MINUTES and 0 < one.gpus < run.gpus]
+    known = [one for one in others if one.samples_per_s and one.minutes >= ENOUGH_MINUTES and 0 < one.gpus < run.gpus]
     if not known:
         return {}
     fewest = min(one.gpus for one in known)
-    each = median([one.samples_per_s / fewest for one in known if one.gpus == fewest and one.samples_per_s][:NEWEST_RUNS])
+    each = median([one.samples_per_s / fewest for one in known if one.gpus == fewest and one.samples_per_s][-NEWEST_RUNS:])
     return {
         "scaling_reference_gpus": fewest,
         "base_samples_per_s_1gpu": each if fewest == 1 else None,
-        "scaling_efficiency": run.samples_per_s / run.gpus / each if run.samples_per_s else None,
+        "scaling_efficiency": weak_efficiency(run.samples_per_s, each, run.gpus) if run.samples_per_s else None,
     }

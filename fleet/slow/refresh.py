@@ -12,7 +12,7 @@ from fleet.annotations.matching import noted
 from fleet.inventory.models import STALE_AFTER, Engine, Node, Process
 from fleet.jobs.holding import holders
 from fleet.jobs.models import Job
-from fleet.slow import base, cold_start, days, events, node_facts, services, spikes
+from fleet.slow import base, cold_start, days, events, node_facts, power, services, spikes
 from fleet.slow.frames import framed, frames, keep
 from fleet.slow.models import SlowFrame
 from fleet.slow.runs import ACTIVE, Merged, merge
@@ -69,8 +69,9 @@ def _now(
 
     shown = [card for card in cards if card.present or card.pk in gone]
     of_gpu = events.of_gpus(at, (card.pk for card in shown), told, runs)
+    drawn = {model: power.features(floor) for model, floor in power.floors(at).items()}
     for card in shown:
-        of_gpu[card.pk] |= facts[card.node] | {"lost": card.pk in gone}
+        of_gpu[card.pk] |= facts[card.node] | {"lost": card.pk in gone} | drawn.get(card.model, {})
     of_node = events.of_nodes(at, names, told, runs)
     for pk in of_node:
         of_node[pk] |= facts[pk]
@@ -84,6 +85,9 @@ def _now(
     also = _also(scheduled, home, names)
     for job in home.keys() - of_job.keys():
         of_job[job] = dict(facts.get(home[job], {}))
+    for card in shown:
+        if job_on.get(card.pk) in of_job:
+            of_job[job_on[card.pk]] |= drawn.get(card.model, {})
     of_service = services.of_engines(at, engines)
     usual = {row["service"]: row["base_finished_per_s"] for row in frames(at)["service"].iter_rows(named=True)}
     for engine in engines:
@@ -183,6 +187,7 @@ def _days(
     usual = services.usual(at)
     made: dict[Scope, pl.DataFrame] = {"service": service if usual is None else _join(service, usual)}
     if hour is not None:
+        power.learn(at, hour)
         made |= {"gpu": days.days(hour), "job": days.of_jobs(hour, merged.runs.values())}
     if host is not None:
         made["node"] = host

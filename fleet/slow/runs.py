@@ -15,11 +15,13 @@ from django.db import transaction
 from django.db.models import Max
 
 from advisor.job_family import job_family
+from fleet.annotations.matching import noted
 from fleet.inventory.models import STALE_AFTER, Gpu, Node, Process
 from fleet.jobs.models import Job
 from fleet.slow import job_rows
 from fleet.slow.minutes import MINUTE_S, JobMinute, Minute, Shift, read
 from fleet.slow.models import Coverage, JobRun
+from fleet.slow.past_runs import trim
 from fleet.slow.summary import add, spread
 
 LAG_S: Final = 20
@@ -33,6 +35,8 @@ SAME_PID: Final = timedelta(hours=1)
 MOST_RUNS: Final = 200
 """Of one job; a program that crashes each minute would fill the table."""
 MOST_TOLD: Final = 60
+LONGEST_IMAGE: Final = 200
+"""Characters of the reference of an image."""
 COVERAGE_KEPT_S: Final = 30 * 86_400
 KEPT_HOURS_S: Final = 2 * 86_400
 """Older hours of errors are asked for by nobody."""
@@ -104,6 +108,7 @@ def _merge(minute: Minute, start: int, current: dict[str, JobRun], fleet: _Fleet
     for part in (away[first : first + _IN_ONE_QUERY] for first in range(0, len(away), _IN_ONE_QUERY)):
         rows = JobRun.objects.filter(job__in=part).select_related("job_row").order_by("last_seen", "pk")
         current |= {run.job: run for run in rows}
+    images = _images(minute, _moment(start + MINUTE_S))
     new: list[JobRun] = []
     seen: list[JobRun] = []
     kept: list[tuple[JobRun, JobMinute]] = []
@@ -122,6 +127,8 @@ def _merge(minute: Minute, start: int, current: dict[str, JobRun], fleet: _Fleet
                 seen.append(run)
             _see(run, one, shift, start, fleet)
         _count(current[one.job], one, start)
+        if image := images.get(one.job):
+            current[one.job].told = current[one.job].told | {"image": image[:LONGEST_IMAGE]}
         kept.append((current[one.job], one))
     job_rows.keep(kept, new, _moment(start), fleet.cards, {pk: node.name for pk, node in fleet.nodes.items()})
     JobRun.objects.bulk_create(new, batch_size=_IN_ONE_QUERY)
@@ -130,6 +137,13 @@ def _merge(minute: Minute, start: int, current: dict[str, JobRun], fleet: _Fleet
     )
     for job in {run.job for run in new}:
         _trim(job)
+    trim({run.program for run in new})
+
+
+def _images(minute: Minute, at: datetime) -> dict[str, str]:
+    """By job the image that was annotated."""
+    told = noted("job", {one.job: [one.job] for one in minute.jobs}, at)
+    return {job: str(notes["image"]) for job, notes in told.items() if "image" in notes}
 
 
 def _goes_on(run: JobRun, one: JobMinute, shift: Shift, listed: Listed) -> bool:
@@ -160,7 +174,8 @@ def _see(run: JobRun, one: JobMinute, shift: Shift, start: int, fleet: _Fleet) -
     run.gpu_ids = sorted({*run.gpu_ids, *one.gpus}) if len(one.gpus) < run.gpus else list(one.gpus)
     run.gpus = max(run.gpus, len(one.gpus))
     run.gpu_model = fleet.cards[one.gpus[0]][1]
-    run.told = _told(run, fleet) or run.told
+    told = _told(run, fleet)
+    run.told = {**_image(run.told), **told} if told else run.told
 
 
 def _count_ooms(run: JobRun, one: JobMinute, shift: Shift, start: int) -> None:
@@ -177,6 +192,10 @@ def _count_ooms(run: JobRun, one: JobMinute, shift: Shift, start: int) -> None:
             hour = str(start // 3600 * 3600)
             hours[hour] = hours.get(hour, 0) + high - before
     run.ooms = {"hours": hours, "seen": {pid: high for pid, (_, high) in told.items()}}
+
+
+def _image(told: Mapping[str, str]) -> dict[str, str]:
+    return {"image": told["image"]} if "image" in told else {}
 
 
 def _told(run: JobRun, fleet: _Fleet) -> dict[str, str]:

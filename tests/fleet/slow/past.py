@@ -56,10 +56,11 @@ def process(node: Node, pid: int, first: datetime, last: datetime, **labels: str
 
 
 def run(node: Node, first: datetime, last: datetime, **more: Any) -> JobRun:
-    """An earlier run of `n1/ann/train.py` on one H200, of an hour with reported steps."""
+    """An earlier run of `n1/ann/train.py` on one H200, of an hour with reported steps of 50 samples."""
+    step_time_s = more.get("step_time_s", 0.5)
     defaults: dict[str, Any] = {
         "job": f"{node.name}/ann/train.py", "program": "ann/train.py", "merged_to": int(last.timestamp()), "gpus": 1,
-        "gpu_model": "NVIDIA H200", "minutes": 60, "step_time_s": 0.5, "step_time_mad_s": 0.001, "samples_per_s": 100.0,
+        "gpu_model": "NVIDIA H200", "minutes": 60, "step_time_s": 0.5, "step_time_mad_s": 0.001, "samples_per_s": 50 / step_time_s if step_time_s else None,
         "energy_j_per_sample": 5.0,
     }  # fmt: skip
     return JobRun.objects.create(node=node, first_seen=first, last_seen=last, **{**defaults, **more})

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from fleet.inventory.models import Node
-from fleet.slow.base import changes, figures
+from fleet.slow.base import figures
 from fleet.slow.models import JobRun
-from tests.fleet.rows import node
+from fleet.slow.past_runs import NEWEST
+from tests.fleet.rows import gpu, node
 from tests.fleet.slow.past import NOON, run
 
 pytestmark = pytest.mark.django_db
@@ -104,7 +105,7 @@ def test_energy_has_a_baseline_of_four_weeks() -> None:
     assert (told["base_energy_j_per_sample"], told["energy_j_per_sample"]) == (5.0, 6.5)
     assert told["base_energy_mad"] == pytest.approx(1.4826 * 1.0)
     JobRun.objects.filter(energy_j_per_sample=9.0).delete()
-    assert of(going(energy_j_per_sample=6.5))["base_energy_j_per_sample"] is None
+    assert of(going(energy_j_per_sample=6.5)).get("base_energy_j_per_sample") is None
 
 
 def test_age_and_gpu_hours_are_the_runs_own() -> None:
@@ -174,24 +175,100 @@ def test_without_a_smaller_run_scaling_is_unknown() -> None:
 
 def test_what_changed_is_said_against_the_newest_comparable_run() -> None:
     """Versions first, then variables and flags by name."""
-    old = {"driver": "570.86.15", "torch": "2.8.0", "cuda": "12.8", "flag.batch-size": "32"}
+    old = {"driver": "570.86.15", "torch": "2.8.0", "cuda": "12.8", "flag.num-workers": "32"}
     new = {"driver": "580.65.06", "torch": "2.9.1", "cuda": "12.8", "env.NCCL_P2P_DISABLE": "1"}
     earlier(1, told=old)
     for days in (2, 3):
         earlier(days, told={"driver": "1"})
 
     assert of(going(told=new))["base_changes"] == (
-        "driver 570.86.15 -> 580.65.06; torch 2.8.0 -> 2.9.1; NCCL_P2P_DISABLE (none) -> 1; --batch-size 32 -> (none)"
+        "driver 570.86.15 -> 580.65.06; torch 2.8.0 -> 2.9.1; NCCL_P2P_DISABLE (none) -> 1; --num-workers 32 -> (none)"
     )
 
 
-def test_nothing_is_said_of_what_nobody_told() -> None:
-    """Equal, or unknown on one side; long lists and values are cut."""
-    many = {f"flag.f{number}": "x" * 200 for number in range(20)}
-    long = changes({"driver": "1"}, {"driver": "1"} | many)
+def test_runs_of_the_family_count_on_whatever_node_and_with_whatever_number() -> None:
+    """Three numbers of one program on another node make the baseline of a fourth on this one."""
+    far = node("n2")
+    for days in (1, 2, 3):
+        run(far, NOON - days * DAY - HOUR, NOON - days * DAY, job=f"n2/ann/train-8123{days}.py", step_time_s=0.4)
 
-    assert changes({"driver": "1"}, {"driver": "1"}) is None
-    assert changes({}, {"driver": "1"}) is None
-    assert long is not None
-    assert long.endswith("; ...")
-    assert len(long) < 600
+    assert of(going(job="n1/ann/train-81239.py"))["base_step_time_s"] == pytest.approx(0.4)
+
+
+def test_the_first_slow_run_is_named_with_what_changed_there() -> None:
+    """Sixteen runs, then four slower ones with another image on another node: the 17th, not the newest, is compared."""
+    card, far = gpu(home(), 0), gpu(node("n2"), 0)
+    for number in range(1, 21):
+        slow = number >= 17
+        earlier(
+            25 - number,
+            job=f"n1/ann/train-8{number:04}.py",
+            step_time_s=(0.6 if slow else 0.5) * (1 + 0.004 * (number % 3 - 1)),
+            told={"driver": "580", "image": "train:2" if slow else "train:1", "env.SEED": str(number)},
+            gpu_ids=[far.pk if slow else card.pk],
+        )
+    told = of(going(job="n1/ann/train-89999.py", step_time_s=0.6, told={"driver": "590"}, gpu_ids=[far.pk]))
+
+    assert told["base_step_time_s"] == pytest.approx(0.5, rel=0.005)
+    assert told["base_first_bad_run"] == "n1/ann/train-80017.py"
+    assert told["base_first_bad_at"] == "2026-11-22 11:00 UTC"
+    assert told["base_bad_runs"] == 5
+    assert told["base_changes"] == "image train:1 -> train:2; SEED 16 -> 17; nodes n1 -> n2"
+    assert told["base_other_work"] is False
+
+
+def test_another_batch_is_no_regression() -> None:
+    """Runs with another batch are none to compare with; where it is told by a flag alone, the rule is told that the work is another."""
+    for days in (1, 2, 3):
+        earlier(days, told={"flag.batch-size": "32"}, samples_per_s=None)
+    now = going(step_time_s=1.0, samples_per_s=None, told={"flag.batch-size": "64"})
+    by_flag = of(now)
+    JobRun.objects.exclude(pk=now.pk).update(samples_per_s=100.0)
+    now.samples_per_s = 100.0
+
+    assert (by_flag["base_runs"], by_flag["base_other_work"]) == (3, True)
+    assert of(now)["base_runs"] == 0
+
+
+def test_a_slow_change_from_run_to_run_is_a_drift() -> None:
+    """One percent a day over twenty days."""
+    for days in range(1, 21):
+        earlier(days, step_time_s=0.5 * 1.01 ** (20 - days))
+    told = of(going(step_time_s=0.5 * 1.01**20))
+
+    assert told["base_drift_ratio"] == pytest.approx(1.01**20, rel=0.01)
+    assert told["base_drift_low_ratio"] > 1.15
+    assert told["base_drift_days"] == pytest.approx(20, abs=0.1)
+
+
+def test_energy_names_its_own_first_run() -> None:
+    """Steps as long as ever, samples dearer since the fifth run."""
+    for number in range(1, 9):
+        dear = number >= 5
+        earlier(
+            10 - number,
+            job=f"n1/ann/train-8{number:04}.py",
+            energy_j_per_sample=7.0 if dear else 5.0,
+            told={"driver": "2" if dear else "1"},
+        )
+    told = of(going(energy_j_per_sample=7.0, told={"driver": "2"}))
+
+    assert told["base_energy_j_per_sample"] == 5.0
+    assert told["base_energy_first_bad_run"] == "n1/ann/train-80005.py"
+    assert told["base_energy_changes"] == "driver 1 -> 2"
+    assert told.get("base_first_bad_run") is None
+
+
+def test_a_family_of_thousands_is_read_by_its_newest_alone(django_assert_max_num_queries: Any) -> None:
+    """As many queries as for one run, and no more rows than are looked at."""
+    before = [
+        JobRun(node=home(), job=f"n1/ann/train-{90000 + number}.py", program="ann/train.py", gpus=1, gpu_model="NVIDIA H200", minutes=60,
+               step_time_s=0.5, first_seen=NOON - (3000 - number) * HOUR, last_seen=NOON - (3000 - number) * HOUR + HOUR / 2, merged_to=0)
+        for number in range(2999)
+    ]  # fmt: skip
+    JobRun.objects.bulk_create(before, batch_size=500)
+    now = going(hours=0.5)
+    with django_assert_max_num_queries(8):
+        told = of(now)
+
+    assert told["base_runs"] == NEWEST - 1  # the run itself is one of them

@@ -4,7 +4,10 @@ import pytest
 from django.core.management import call_command
 from pytest_django import Settings
 
+from fleet.annotations.models import Annotation
 from fleet.inventory.models import Gpu, Node
+from fleet.jobs.models import Job
+from fleet.slow import past_runs
 from fleet.slow.models import JobRun
 from fleet.slow.runs import MOST_RUNS
 from tests.fleet.rows import gpu, node
@@ -68,6 +71,50 @@ def test_runs_of_before_take_their_family_when_the_release_comes() -> None:
         call_command("migrate", verbosity=0)
 
     assert sorted(JobRun.objects.values_list("program", flat=True)) == ["ann/eval.py", "ann/train.py"]
+
+
+def test_a_run_keeps_the_image_that_was_annotated() -> None:
+    """While it goes on, and after the annotation has ended; a job without any has none."""
+    held = cards()
+    for pid in (11, 12):
+        process(held[0].node, pid, NOON, NOON + minutes(9), torch="2.9.1")
+    Annotation.objects.create(scope="job", target=JOB, key="image", value="train:7", at=NOON, until=NOON + minutes(2))
+    for number, pid in enumerate((11, 11, 11, 12)):
+        minute(held, NOON + minutes(number), [pid])
+        merged(NOON + minutes(number + 1))
+
+    told = [run.told for run in JobRun.objects.order_by("first_seen", "pk")]
+    assert told == [
+        {"driver": "580.65.06", "torch": "2.9.1", "image": "train:7"},
+        {"driver": "580.65.06", "torch": "2.9.1"},
+    ]
+
+
+def test_the_image_that_a_scheduler_told_counts_where_none_is_annotated() -> None:
+    """As a label of its job."""
+    held = cards()
+    minute(held, NOON, [11])
+    merged(NOON + minutes(1))
+    Job.objects.update(labels={"image": "registry/train:8"})
+    minute(held, NOON + minutes(1), [11])
+    merged(NOON + minutes(2))
+
+    assert JobRun.objects.get().told["image"] == "registry/train:8"
+
+
+def test_a_family_keeps_only_its_newest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever number each had; runs on more GPUs are another family's."""
+    monkeypatch.setattr(past_runs, "MOST_OF_FAMILY", 3)
+    held = cards()
+    for number in range(5):
+        run(held[0].node, NOON - minutes(60 - number), NOON - minutes(50 - number), job=f"n1/ann/train-8000{number}.py")
+    run(held[0].node, NOON - minutes(90), NOON - minutes(80), gpus=2)
+    minute(held, NOON, [11])
+    merged(NOON + minutes(1))
+
+    left = JobRun.objects.filter(gpus=1).order_by("first_seen").values_list("job", flat=True)
+    assert list(left) == ["n1/ann/train-80003.py", "n1/ann/train-80004.py", JOB]
+    assert JobRun.objects.filter(gpus=2).count() == 1
 
 
 def test_looking_twice_counts_once() -> None:
