@@ -4,6 +4,7 @@ from django.urls import path, re_path
 from rest_framework.routers import SimpleRouter
 
 from fleet.api.annotations import AnnotationViewSet
+from fleet.api.baselines import BaselineView, PowerFloorsView
 from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
 from fleet.api.commands import CommandViewSet
 from fleet.api.coverage import CoverageView
@@ -37,6 +38,8 @@ urlpatterns = [
     re_path(rf"^gpus/{GPU}/health/$", GpuHealthView.as_view(), name="gpu-health"),
     path("health/", FleetHealthView.as_view(), name="fleet-health"),
     path("placements/", PlacementsView.as_view(), name="placements"),
+    re_path(r"^jobs/(?P<id>[0-9]{1,18})/baseline/$", BaselineView.as_view(), name="job-baseline"),
+    path("power-floors/", PowerFloorsView.as_view(), name="power-floors"),
     path("series/", SeriesView.as_view(), name="series"),
     path("coverage/", CoverageView.as_view(), name="coverage"),
     path("planners/", PlannersView.as_view(), name="planners-api"),

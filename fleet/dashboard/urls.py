@@ -3,7 +3,7 @@
 from django.contrib.auth import views as auth
 from django.urls import include, path, register_converter
 
-from fleet.dashboard.views import commands, findings, gpus, icon, nodes, overview, own_rules, planners, rules
+from fleet.dashboard.views import commands, families, findings, gpus, icon, nodes, overview, own_rules, planners, rules
 
 
 class NodeName:
@@ -29,6 +29,7 @@ urlpatterns = [
     path("nodes/<node:name>/", nodes.node, name="node"),
     path("gpus/<int:gpu_id>/", gpus.gpu, name="gpu"),
     path("gpus/<int:gpu_id>/series.json", gpus.series, name="gpu-series"),
+    path("families/<node:name>/", families.family, name="family"),
     path("findings/", findings.findings, name="findings"),
     path("findings/<int:finding_id>/", findings.finding, name="finding"),
     path("findings/<int:finding_id>/evidence.json", findings.evidence, name="finding-evidence"),

@@ -127,10 +127,9 @@ def _merge(minute: Minute, start: int, current: dict[str, JobRun], fleet: _Fleet
                 seen.append(run)
             _see(run, one, shift, start, fleet)
         _count(current[one.job], one, start)
-        if image := images.get(one.job):
-            current[one.job].told = current[one.job].told | {"image": image[:LONGEST_IMAGE]}
         kept.append((current[one.job], one))
     job_rows.keep(kept, new, _moment(start), fleet.cards, {pk: node.name for pk, node in fleet.nodes.items()})
+    _say_images(kept, images)
     JobRun.objects.bulk_create(new, batch_size=_IN_ONE_QUERY)
     JobRun.objects.bulk_create(
         seen, batch_size=_IN_ONE_QUERY, update_conflicts=True, unique_fields=["id"], update_fields=list(_CHANGED)
@@ -144,6 +143,15 @@ def _images(minute: Minute, at: datetime) -> dict[str, str]:
     """By job the image that was annotated."""
     told = noted("job", {one.job: [one.job] for one in minute.jobs}, at)
     return {job: str(notes["image"]) for job, notes in told.items() if "image" in notes}
+
+
+def _say_images(kept: Iterable[tuple[JobRun, JobMinute]], images: Mapping[str, str]) -> None:
+    """Note the image of each run: as it was annotated, else as its scheduler told it."""
+    for run, one in kept:
+        labels = run.job_row.labels if run.job_row is not None else {}
+        image = images.get(one.job) or labels.get("image")
+        if image:
+            run.told = run.told | {"image": str(image)[:LONGEST_IMAGE]}
 
 
 def _goes_on(run: JobRun, one: JobMinute, shift: Shift, listed: Listed) -> bool:

@@ -18,6 +18,7 @@ from fleet.benches.models import BenchRun, BenchScore
 from fleet.commands.models import Command
 from fleet.findings.models import Diagnosis, Finding, Transition
 from fleet.inventory.models import Absence, Engine, Event, Gpu, Node, Process, Refusal
+from fleet.slow.models import JobRun
 from fleet.tuning.models import Override, OwnRule, RuleChange, RuleState, Trial
 
 def w(size, letter="W"):
@@ -49,6 +50,11 @@ Override.objects.create(rule="memory-nearly-full", threshold="mem_used_share_ope
 RuleState.objects.create(rule="memory-nearly-full", state="shadow", by_name=w(150), comment=w(300))
 RuleChange.objects.create(rule="memory-nearly-full", what="override", before=None, by_name=w(150), comment=w(300),
                           after={"threshold": "mem_used_share_opens", "matcher": "node", "pattern": w(300), "value": 1e300})
+for number in range(20):
+    begun = now - timedelta(days=20 - number)
+    JobRun.objects.create(
+        job=w(298) + f"{number:02}", program=w(300), node=node, first_seen=begun, last_seen=begun, merged_to=0, gpus=2**31 - 1, gpu_model=w(100),
+        minutes=9, step_time_s=1e9 if number < 15 else 2e9, energy_j_per_sample=1e15, samples_per_s=1e15, told={"image": w(198) + f"{number:02}"})
 own = OwnRule.objects.create(
     slug="site-" + w(55, "x"), scope="gpu", severity="warn", group="capacity", opens="busy > " + w(200, "1"), clears="busy < 0.1",
     title=w(200), summary=w(1000), change=w(2000), by_name=w(150), error=w(500))
@@ -67,7 +73,7 @@ for scope, rule in (("node", own.slug), ("job", "memory-nearly-full"), ("gpu", "
                              shares={"data": 1.0}, window_start=now - timedelta(minutes=5), window_end=now)
 """
 PAGES = ("/", "/nodes/{node}/", "/gpus/1/", "/findings/", "/findings/?node={node}&rule={node}", "/findings/1/", "/findings/2/", "/findings/3/", "/rules/",
-         "/rules/?q={node}", "/rules/memory-nearly-full/", "/rules/{own}/", "/rules/{own}/edit/", "/rules/new/")  # fmt: skip
+         "/rules/?q={node}", "/rules/memory-nearly-full/", "/rules/{own}/", "/rules/{own}/edit/", "/rules/new/", "/families/{family}/")  # fmt: skip
 WIDER = """() => {
   const wide = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= wide) return [];
@@ -93,7 +99,7 @@ def test_no_page_is_wider_than_a_telephone(page: Page) -> None:
     page.set_viewport_size(TELEPHONE)
     wider = {}
     for address in PAGES:
-        answer = page.goto(address.format(node="W" * 200, own="site-" + "x" * 55))
+        answer = page.goto(address.format(node="W" * 200, own="site-" + "x" * 55, family="W" * 300))
         assert answer is not None
         assert answer.status == 200, address
         page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")

@@ -23,6 +23,7 @@ from fleet.findings.content import to_fill
 from fleet.findings.lifecycle import MOVES, MoveError, advise_transition
 from fleet.findings.models import CONDITIONS, Finding
 from fleet.inventory.models import Node
+from fleet.slow.past_runs import program_of
 
 A_PAGE = 50
 
@@ -101,6 +102,7 @@ def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
             "stale": found.node is not None and found.node.is_stale,
             "recordings": int(bool(found.node and found.node.recording)),
             "scope": words.word(words.SCOPE, found.scope),
+            "family": program_of(found.target) if found.scope == "job" else None,
             "confidence": words.word(words.CONFIDENCE, found.confidence),
             "condition": words.word(words.CONDITION, found.condition),
             "advice": words.word(words.ADVICE, found.advice),

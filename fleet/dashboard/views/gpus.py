@@ -13,6 +13,7 @@ from advisor.links import nvlink_rate
 from fleet.dashboard import bench, cells, charts, facts, health, holding, readings, words
 from fleet.dashboard.listing import OPEN, line
 from fleet.dashboard.templatetags.units import duration
+from fleet.dashboard.usual_power import usual_power
 from fleet.findings.models import Diagnosis
 from fleet.inventory.models import Gpu
 from fleet.store import clock
@@ -47,6 +48,7 @@ def gpu(request: HttpRequest, gpu_id: int) -> HttpResponse:
             "health": health.facts(row or None, cells.reasons(absences), found.pk, stale),
             "facts": [facts.of_gpu(found, found.node)],
             "labels": facts.labels(found),
+            "usual_power": usual_power(found.model, timezone.now()),
             "diagnosis": diagnosis(getattr(found, "diagnosis", None)),
             "unjudged": words.UNJUDGED,
             "charts": charts.GPU_CHARTS,
