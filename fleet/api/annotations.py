@@ -108,6 +108,19 @@ class TellSerializer(AskedSerializer):
         return attrs
 
 
+def _once(told: list[dict[str, Any]]) -> None:
+    """ValidationError where a list tells the same key of the same target twice: which of the two was meant, nobody can say."""
+    first: dict[tuple[str, str, str], int] = {}
+    wrong: dict[str, list[str]] = {}
+    for place, one in enumerate(told):
+        at = first.setdefault((one["scope"], one["target"], one["key"]), place)
+        if at != place:
+            says = gettext("{key} of {target} is told at place {first} of the list already; tell it once.")
+            wrong[f"{place}.key"] = [says.format(key=one["key"], target=one["target"], first=at)]
+    if wrong:
+        raise serializers.ValidationError(wrong)
+
+
 def _takes(note: Note) -> str:
     """A sentence that says what the key takes."""
     if note.kind == "word":
@@ -196,7 +209,8 @@ class AnnotationViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, Destroy
         ],
     )  # fmt: skip
     def create(self, request: Request) -> Response:
-        """Keep a list of annotations, all or none; one may be sent without the list. One with the same scope, target and key is replaced.
+        """Keep a list of annotations, all or none; one may be sent without the list. One with the same scope, target and key is replaced;
+        a list that tells the same scope, target and key twice is refused.
 
         201 when some are new, 200 when all replaced others; sending the same again changes nothing but its time.
         """
@@ -213,6 +227,7 @@ class AnnotationViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, Destroy
         if wrong:
             raise serializers.ValidationError(wrong)
         assert isinstance(request.user, User)  # noqa: S101 - IsAuthenticated
+        _once([one.validated_data for one in told])
         kept, made = tell([one.validated_data for one in told], request.user)
         code = status.HTTP_201_CREATED if made else status.HTTP_200_OK
         return Response(AnnotationSerializer(kept, many=True).data, status=code)

@@ -11,13 +11,15 @@ from rest_framework.views import APIView
 
 _SHOWN: Final = 40
 """Characters of a name that is not known."""
+_NUMBERS: Final = (serializers.FloatField, serializers.IntegerField, serializers.DecimalField)
 
 
 class AskedSerializer(serializers.Serializer[Any]):
     """The base of every body: a key that it does not know is refused by name, beside those that it knows."""
 
     def to_internal_value(self, data: Any) -> Any:
-        """The values; ValidationError at every key that is not known, before anything else is looked at."""
+        """The values; ValidationError at every key that is not known, before anything else is looked at,
+        and at every number that is told by true or false."""
         unknown = [str(name) for name in data if name not in self.fields] if isinstance(data, Mapping) else []
         if unknown:
             known = ", ".join(self.fields)
@@ -27,7 +29,14 @@ class AskedSerializer(serializers.Serializer[Any]):
             raise serializers.ValidationError(
                 {name[:_SHOWN]: [says.format(name=name[:_SHOWN], known=known)] for name in unknown[:10]}
             )
+        if isinstance(data, Mapping) and (flags := self._flags_for_numbers(data)):
+            says = gettext("This must be a number, not true or false.")
+            raise serializers.ValidationError({name: [says] for name in flags})
         return super().to_internal_value(data)
+
+    def _flags_for_numbers(self, data: Mapping[Any, Any]) -> list[str]:
+        """The keys of numbers at which true or false stands: Python would count with them as 1 and 0."""
+        return [name for name, one in self.fields.items() if isinstance(one, _NUMBERS) and isinstance(data.get(name), bool)]
 
 
 class Nothing(AskedSerializer):

@@ -143,9 +143,9 @@ def seconds(value: Readable) -> str:
 
 @register.filter
 def factor(value: Readable) -> str:
-    """A ratio to today's speed, two significant digits: `1.3`, `8`, `58`."""
+    """A ratio to today's speed as the finding keeps it and the command line and REST say it: `1.05`, `8`, `58`."""
     number = _number(value)
-    return ABSENT if number is None else f"{number:.2g}" if abs(number) < 99.5 else f"{number:,.0f}"
+    return ABSENT if number is None else f"{number:,.10g}"
 
 
 @register.filter

@@ -71,11 +71,13 @@ def test_a_list_is_kept_whole_or_not_at_all(olga: APIClient) -> None:
     assert set(Annotation.objects.values_list("target", flat=True)) == {"n1/ann/train.py", "n*"}
 
 
-def test_of_two_values_for_one_key_in_a_list_the_later_counts(olga: APIClient) -> None:
-    """As if they had been sent one after the other."""
-    told = olga.post(PATH, [ONE, ONE | {"value": "eval"}], format="json")
+def test_two_values_for_one_key_of_one_target_in_a_list_are_refused(olga: APIClient) -> None:
+    """Which of the two was meant nobody can say: the second is named with the place of the first, and nothing is kept."""
+    told = olga.post(PATH, [ONE, ONE | {"target": "n1/ann/other.py"}, ONE | {"value": "eval"}], format="json")
 
-    assert [one["value"] for one in told.json()] == ["eval"]
+    says = "job_kind of n1/ann/train.py is told at place 0 of the list already; tell it once."
+    assert errors(told) == {"2.key": [says]}
+    assert not Annotation.objects.exists()
 
 
 def test_it_is_deleted_by_its_id(olga: APIClient, bob: APIClient) -> None:

@@ -125,6 +125,7 @@ def test_all_of_a_change_is_taken_or_none(olga: APIClient) -> None:
         ({"overrides": [{"threshold": "mem_used_share_opens"}]}, "overrides.0.value"),
         ({"overrides": [{"threshold": "mem_used_share_opens", "value": "much"}]}, "overrides.0.value"),
         ({"overrides": [{"threshold": "mem_used_share_opens", "value": 0.9, "matcher": "rack"}]}, "overrides.0.matcher"),
+        ({"overrides": [{"threshold": "mem_used_share_opens", "value": True}]}, "overrides.0.value"),
         ({"overrides": {}}, "overrides"),
         ({"comment": "a\x00b"}, "comment"),
         ({"comment": "x" * 301}, "comment"),
@@ -136,6 +137,7 @@ def test_a_request_that_does_not_fit_is_answered_by_field(olga: APIClient, body:
 
     assert said["status"] == 400
     assert where in said["errors"]
+    assert not Override.objects.exists()
 
 
 def test_who_may_not_change_rules_is_told_what_it_takes(vera: APIClient, stranger: APIClient) -> None:
