@@ -18,6 +18,7 @@ from advisor.frames import from_recording
 from advisor.kinds import kind
 from advisor.planned import READS
 from advisor.rule import load
+from advisor.text import _
 from wire.recording import Recording
 
 MIN_SAMPLES: Final = 2
@@ -95,13 +96,13 @@ def _judged(recording: Recording, patience_s: float, profile: Mapping[str, float
     row = frames.job.row(0, named=True)
     note = None
     if row["free"]:
-        note = "Nothing ran on a GPU in this recording and no process is known to have held one: there is nothing to tune."
+        note = _("Nothing ran on a GPU in this recording and no process is known to have held one: there is nothing to tune.")
     elif jobs[0].bottleneck == "idle" and not row["working_gpus"]:
-        note = "The GPU was held but never used after start-up."
+        note = _("The GPU was held but never used after start-up.")
     elif row["sm_active"] is None and row["power_share"] is None:
-        note = "Of the GPU's units nothing was recorded: utilisation says that something ran, not what limited it."
+        note = _("Of the GPU's units nothing was recorded: utilisation says that something ran, not what limited it.")
     elif jobs[0].bottleneck == "copy" and row["write_bytes_per_s"] is None and _mostly_to_host(row):
-        note = "What the process writes was not recorded: copies to the host cannot be told from saving a checkpoint."
+        note = _("What the process writes was not recorded: copies to the host cannot be told from saving a checkpoint.")
     began = frames.gpu.get_column("from_t").min()
     from_s = round(float(began), 2) if isinstance(began, int | float) else None
     return Judgement(recording.name, jobs[0], evaluation, round(float(row["window_s"] or 0.0), 2), note, from_s=from_s)

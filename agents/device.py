@@ -10,31 +10,52 @@ from wire.metrics import REASONS, Accounted, Number, of
 
 SLOW_S: Final = 15.0
 """Seconds between two readings of the slow metrics; one reading of the PCIe link's generation alone costs 2 ms."""
+_ = str
+"""Marks a text for translation: the command line says it in the reader's language."""
+
 DRIVER_STATES: Final = {
     "ok": "",
-    "not_read": "the driver was not asked",
-    "no_library": "NVML (libnvidia-ml.so.1) is not on this machine: install the NVIDIA driver, or give the container the GPUs "
-    "(`docker run --gpus all`, the NVIDIA container toolkit)",
-    "no_driver": "the NVIDIA kernel module is not loaded: `modprobe nvidia`, or see `dmesg` for why it refused",
-    "version_mismatch": "the kernel module and the NVML library are of different versions, as after an upgrade: reboot, or stop "
-    "every GPU program and reload the nvidia modules",
-    "not_permitted": "this user may not open /dev/nvidia*: run the agent as a user who may, or add the devices to the container",
-    "no_gpu": "the driver answers but shows no GPU: check `lspci`, the kernel log, and which devices the container was given",
-    "timeout": "the driver did not answer in time: look for XID errors in the kernel log; a stuck GPU needs a reset",
-    "driver_error": "the driver refused to start: see the kernel log",
-    "released": "the driver was let go on command, so that it can be unloaded or a GPU be reset; it is taken up again by itself",
-    "no_exporter": "no dcgm-exporter tells of this node's GPUs: check that it runs, that the setting `dcgm` names its endpoint, and "
-    "the log of its DCGM",
-    "no_amd_library": "AMD SMI's Python library or its libamd_smi.so does not load: install amd-smi-lib of the same ROCm as the driver",
-    "no_amd_driver": "the amdgpu kernel module is not loaded: `modprobe amdgpu`, or see `dmesg` for why it refused",
-    "amd_not_permitted": "this user may not open /dev/kfd and /dev/dri/renderD*: join the groups `render` and `video`, or give the "
-    "container both (`--device=/dev/kfd --device=/dev/dri`)",
-    "no_npu_driver": "npu-smi cannot use the Ascend driver: run the agent as root or in the driver's group (HwHiAiUser), give a container "
-    "/dev/davinci* and /dev/davinci_manager, see that `lsmod` shows the driver, and restart the machine after a new driver or firmware",
-    "no_npu_tool": "npu-smi is not on this machine any more: install the Ascend driver, which brings it",
-    "unknown_layout": "npu-smi answers in a layout that the agent does not know: report the answer of `npu-smi info`",
-    "several_nodes": "one agent speaks for one node: name in the setting `dcgm` the exporters of this node alone, and run an agent "
-    "on each other node",
+    "not_read": _("the driver was not asked"),
+    "no_library": _(
+        "NVML (libnvidia-ml.so.1) is not on this machine: install the NVIDIA driver, or give the container the GPUs "
+        "(`docker run --gpus all`, the NVIDIA container toolkit)"
+    ),
+    "no_driver": _("the NVIDIA kernel module is not loaded: `modprobe nvidia`, or see `dmesg` for why it refused"),
+    "version_mismatch": _(
+        "the kernel module and the NVML library are of different versions, as after an upgrade: reboot, or stop "
+        "every GPU program and reload the nvidia modules"
+    ),
+    "not_permitted": _(
+        "this user may not open /dev/nvidia*: run the agent as a user who may, or add the devices to the container"
+    ),
+    "no_gpu": _("the driver answers but shows no GPU: check `lspci`, the kernel log, and which devices the container was given"),
+    "timeout": _("the driver did not answer in time: look for XID errors in the kernel log; a stuck GPU needs a reset"),
+    "driver_error": _("the driver refused to start: see the kernel log"),
+    "released": _(
+        "the driver was let go on command, so that it can be unloaded or a GPU be reset; it is taken up again by itself"
+    ),
+    "no_exporter": _(
+        "no dcgm-exporter tells of this node's GPUs: check that it runs, that the setting `dcgm` names its endpoint, and "
+        "the log of its DCGM"
+    ),
+    "no_amd_library": _(
+        "AMD SMI's Python library or its libamd_smi.so does not load: install amd-smi-lib of the same ROCm as the driver"
+    ),
+    "no_amd_driver": _("the amdgpu kernel module is not loaded: `modprobe amdgpu`, or see `dmesg` for why it refused"),
+    "amd_not_permitted": _(
+        "this user may not open /dev/kfd and /dev/dri/renderD*: join the groups `render` and `video`, or give the "
+        "container both (`--device=/dev/kfd --device=/dev/dri`)"
+    ),
+    "no_npu_driver": _(
+        "npu-smi cannot use the Ascend driver: run the agent as root or in the driver's group (HwHiAiUser), give a container "
+        "/dev/davinci* and /dev/davinci_manager, see that `lsmod` shows the driver, and restart the machine after a new driver or firmware"
+    ),
+    "no_npu_tool": _("npu-smi is not on this machine any more: install the Ascend driver, which brings it"),
+    "unknown_layout": _("npu-smi answers in a layout that the agent does not know: report the answer of `npu-smi info`"),
+    "several_nodes": _(
+        "one agent speaks for one node: name in the setting `dcgm` the exporters of this node alone, and run an agent "
+        "on each other node"
+    ),
 }
 """Names of the driver's states with their remedy; everything but `ok` means that no GPU can be read."""
 

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.language import _, left, sentence, width, word
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -19,6 +21,7 @@ LEAST_PRICE = 1e-4
 """Less an hour of a GPU costs nowhere: it was meant in another unit."""
 MOST_PRICE = 1e6
 _BAR = 30
+_KIND_COLUMNS = 9
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +102,9 @@ def call(options: argparse.Namespace) -> int:
         print(f"fettle advise: {printable(str(error))}", file=sys.stderr)
         return 2
     if played.cut_line is not None:
-        says = f"{options.file} breaks off in line {played.cut_line}, as of a recorder that was killed: that line was cut, those before it are judged."
+        says = _(
+            "{file} breaks off in line {line}, as of a recorder that was killed: that line was cut, those before it are judged."
+        ).format(file=options.file, line=played.cut_line)
         print(f"fettle advise: {printable(says)}", file=sys.stderr)
     if options.json:
         told = [json.dumps(judgement.as_json(options.price, options.currency), ensure_ascii=False, allow_nan=False)]
@@ -126,32 +131,38 @@ def _profiled(file: Path) -> "dict[str, float | str | None]":
 
 
 def lines(judgement: "Judgement", price: float | None = None, currency: str = CURRENCY) -> list[str]:
-    """The judgement as text for a terminal."""
+    """The judgement as text for a terminal, in the reader's language."""
     diagnosis = judgement.diagnosis
-    out = [
-        f"{judgement.recording}: bottleneck {_plain(diagnosis.bottleneck)} ({diagnosis.confidence} confidence,"
-        f" {judgement.window_s:.0f} s judged)"
+    said = (
+        _("{recording}: bottleneck {bottleneck} ({confidence} confidence, {seconds:.0f} s judged)").format(
+            recording=judgement.recording,
+            bottleneck=word("bottleneck", _plain(diagnosis.bottleneck)),
+            confidence=word("confidence", diagnosis.confidence),
+            seconds=judgement.window_s,
+        )
         if diagnosis.bottleneck
-        else f"{judgement.recording}: not judged"
-    ]
+        else _("{recording}: not judged").format(recording=judgement.recording)
+    )
+    out = [said]
     for name, share in sorted(diagnosis.shares.items(), key=lambda item: -item[1]):
         if share >= 0.005:
-            out.append(f"  {_plain(name):<17}{share:>5.0%}  {'#' * round(share * _BAR)}")
+            out.append(f"  {left(word('bottleneck', _plain(name)), 17)}{share:>5.0%}  {'#' * round(share * _BAR)}")
     if judgement.from_s is not None and diagnosis.bottleneck:
         since = judgement.from_s
-        out.append(f"  judged from second {since:.0f} to second {since + judgement.window_s:.0f} of the recording")
+        says = _("judged from second {start:.0f} to second {end:.0f} of the recording")
+        out.append("  " + says.format(start=since, end=since + judgement.window_s))
     if judgement.profile:
         out += ["", *_profile(judgement.profile)]
     if judgement.note:
-        out += ["", judgement.note]
+        out += ["", _(judgement.note)]
     findings = judgement.evaluation.findings
     if not findings and not judgement.note:
-        out += ["", "Nothing to change: no rule found anything."]
+        out += ["", _("Nothing to change: no rule found anything.")]
     for number, finding in enumerate(findings, start=1):
         out += ["", *_finding(number, finding, price, currency)]
     skipped = sorted({gap.rule for gap in judgement.evaluation.not_evaluated if gap.missing != ("samples",)})
     if skipped:
-        out += ["", f"Not evaluated for lack of readings: {', '.join(skipped)}."]
+        out += ["", _("Not evaluated for lack of readings: {rules}.").format(rules=", ".join(skipped))]
     return out
 
 
@@ -159,63 +170,105 @@ def _profile(features: "Mapping[str, float | str | None]") -> list[str]:
     """What the profile tells, of its own span."""
     from advisor.names import FEATURES
 
+    begins = _("In a profile: ")
     told = [
-        f"  {FEATURES[name].removeprefix('In a profile: ')}: {_reading(value, 'ratio')}"
+        f"  {_(FEATURES[name]).removeprefix(begins)}: {_reading(value, 'ratio')}"
         for name, value in features.items()
         if isinstance(value, float) and name.endswith("_share")
     ]
     kernel = features.get("profile_top_kernel")
-    return ["In the profile:", *told, *([f"  the heaviest kernel is {kernel}"] if kernel else [])]
+    heaviest = [f"  {_('the heaviest kernel is {kernel}').format(kernel=kernel)}"] if kernel else []
+    return [_("In the profile:"), *told, *heaviest]
+
+
+_SCOPES = {"gpu": "GPU", "node": "node", "job": "job", "service": "service", "fleet": "fleet"}
+_KINDS = {
+    "diff": "code change",
+    "flag": "command-line flag",
+    "env": "environment variable",
+    "command": "command",
+    "config": "configuration",
+    "step": "step",
+}
+
+
+def _slug(words: "Mapping[str, str]", slug: str) -> str:
+    """The pages' word for a slug in the reader's language; in English the slug, as JSON has it."""
+    source = words.get(slug, slug)
+    return slug if (told := _(source)) == source else told
 
 
 def _finding(number: int, finding: "Finding", price: float | None, currency: str) -> list[str]:
     from advisor import cost, prose
 
-    where = f"{finding.scope} {finding.target}"
-    out = [f"{number}. [{finding.severity}] {finding.title.english()} ({finding.rule}, {where}, {finding.confidence} confidence)"]
-    out.append(f"   {finding.summary.english()}")
+    title = _("{number}. [{severity}] {title} ({rule}, {scope} {target}, {confidence} confidence)").format(
+        number=number,
+        severity=_severity(finding.severity),
+        title=sentence(finding.title),
+        rule=finding.rule,
+        scope=_slug(_SCOPES, finding.scope),
+        target=finding.target,
+        confidence=word("confidence", finding.confidence),
+    )
+    out = [title, f"   {sentence(finding.summary)}"]
     if costs := cost.said(finding.gpu_hours_a_day, price, currency):
-        out.append(f"   Costs: {costs.english()}, while it runs")
-    out.append("   Measured:")
+        out.append("   " + _("Costs: {costs}, while it runs").format(costs=sentence(costs)))
+    out.append("   " + _("Measured:"))
     out += [f"     {_evidence(line)}" for line in finding.evidence]
-    out.append("   Change:")
-    for change in finding.change:
-        first, *rest = change.text.split("\n")
-        out.append(f"     {change.kind + ':':<9}{first}")
-        out += [f"              {line}" for line in rest]
+    out.append("   " + _("Change:"))
+    kinds = [_slug(_KINDS, change.kind) + _(":") for change in finding.change]
+    columns = max(_KIND_COLUMNS, *(width(kind) + 1 for kind in kinds), 0)
+    for kind, change in zip(kinds, finding.change, strict=True):
+        first, *rest = prose.with_comments(change.text, _).split("\n")
+        out.append(f"     {left(kind, columns)}{first}")
+        out += [" " * (5 + columns) + line for line in rest]
     if names := dict.fromkeys(name for change in finding.change for name in prose.placeholders(change.text)):
-        out.append(f"     Placeholders, put your own in their place: {', '.join(names)}.")
+        says = _("Placeholders, put your own in their place: {names}.")
+        out.append("     " + says.format(names=", ".join(names)))
     if finding.expected_gain:
         gain = finding.expected_gain
-        out.append(f"   Gain: {gain.low:g} to {gain.high:g} times the speed. {gain.basis.english()}")
+        says = _("Gain: {low:g} to {high:g} times the speed. {basis}")
+        out.append("   " + says.format(low=gain.low, high=gain.high, basis=sentence(gain.basis)))
+    elif finding.recoverable >= 1:
+        out.append("   " + _("Gain: all of its GPU time; there is no speed to compare with."))
     else:
-        all_of_it = finding.recoverable >= 1
-        out.append(
-            f"   Gain: {'all of its GPU time; there is no speed to compare with' if all_of_it else 'not a matter of speed'}."
-        )
-    out.append(f"   Risk: {finding.risk.english()}")
-    out.append(f"   Roll back: {finding.rollback.english()}")
-    out.append(f"   Verify: {finding.verify.english()}")
+        out.append("   " + _("Gain: not a matter of speed."))
+    out.append("   " + _("Risk: {text}").format(text=sentence(finding.risk)))
+    out.append("   " + _("Roll back: {text}").format(text=sentence(finding.rollback)))
+    out.append("   " + _("Verify: {text}").format(text=sentence(finding.verify)))
     return out
+
+
+def _severity(slug: str) -> str:
+    """The pages' word in the reader's language; in English the slug, as JSON has it."""
+    source = "warning" if slug == "warn" else slug
+    return slug if (told := word("severity", source)) == source else told
 
 
 def _plain(slug: str) -> str:
     return slug.replace("_", " ")
 
 
-_COMPARED = {">=": "at least", "<=": "at most", ">": "above", "<": "below", "=": "exactly"}
+def _compared() -> "Mapping[str, str]":
+    return {
+        ">=": _("at least {limit}"),
+        "<=": _("at most {limit}"),
+        ">": _("above {limit}"),
+        "<": _("below {limit}"),
+        "=": _("exactly {limit}"),
+    }
 
 
 def _evidence(line: "Evidence") -> str:
     from advisor.names import FEATURES
 
-    label = FEATURES.get(line.name, _plain(line.name))
+    label = _(FEATURES.get(line.name, _plain(line.name)))
     if line.value is None:
-        return f"{label}: unknown"
+        return _("{label}: unknown").format(label=label)
     passed = ""
     if line.comparison and line.threshold is not None and line.unit != "flag":
-        passed = f" ({_COMPARED[line.comparison]} {_reading(line.threshold, line.unit)})"
-    return f"{label}: {_reading(line.value, line.unit)}{passed}"
+        passed = f" ({_compared()[line.comparison].format(limit=_reading(line.threshold, line.unit))})"
+    return f"{label}{_(': ')}{_reading(line.value, line.unit)}{passed}"
 
 
 _SYMBOLS = {"ratio": " %", "percent": " %", "watts": " W", "celsius": " °C", "megahertz": " MHz"}
@@ -228,7 +281,7 @@ _TIMES = ((5400.0, 3600.0, " h"), (90.0, 60.0, " min"))
 def _reading(value: float, unit: str) -> str:
     """`value` as a person writes it: ratios in percent, sizes, rates and times in the unit that suits them."""
     if unit == "flag":
-        return "yes" if value else "no"
+        return word("planner", "yes" if value else "no")
     if unit == "bytes_per_second":
         size, symbol = next((rate for rate in _RATES if abs(value) >= rate[0]), (1.0, " B/s"))
         return f"{_short(value / size)}{symbol}"

@@ -2,15 +2,19 @@
 
 import argparse
 import difflib
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from cli.language import _, left, sentence, width, word
 from cli.unknown import refuse
 
 if TYPE_CHECKING:
     from advisor.planners.answer import Answer
     from advisor.planners.planner import Parameter, Planner, Shown
+    from advisor.planners.units import Unit
+    from advisor.text import Text
 
 HELP = "Plan memory, speed, checkpoints, energy and versions by formulas."
 
@@ -31,6 +35,7 @@ def call(options: argparse.Namespace) -> int:
     import json
 
     from advisor.planners.answer import answer
+    from advisor.planners.inputs import InputError
     from advisor.planners.planner import load
     from wire.terminal import printable
 
@@ -40,8 +45,12 @@ def call(options: argparse.Namespace) -> int:
     planner = known.get(options.name)
     if planner is None:
         close = difflib.get_close_matches(options.name, list(known), 1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
-        print(printable(f"fettle plan: there is no planner {options.name}; {hint}"), file=sys.stderr)
+        says = (
+            _("There is no planner {name}; did you mean {close}?").format(name=options.name, close=close[0])
+            if close
+            else _("There is no planner {name}; there are {known}.").format(name=options.name, known=", ".join(known))
+        )
+        print(printable(f"fettle plan: {_lower(says)}"), file=sys.stderr)
         return 2
     parser = flags(planner)
     typed, unknown = parser.parse_known_args(options.words)
@@ -50,15 +59,16 @@ def call(options: argparse.Namespace) -> int:
     try:
         values = {one.name: one.read(text) for one in planner.accepted if (text := getattr(typed, one.name)) is not None}
         said = answer(planner, values)
-    except ValueError as error:
-        print(printable(f"fettle plan {planner.name}: {_as_flags(planner, str(error))}"), file=sys.stderr)
+    except InputError as error:
+        print(printable(f"fettle plan {planner.name}: {_with_flags(planner, error.text)}"), file=sys.stderr)
         return 2
     if typed.json:
         told = {line.name: line.plain for line in said.lines}
-        plan = {"planner": planner.name, "input": {**values, **said.taken}, "result": told, "cautions": said.cautions}
+        plan = {"planner": planner.name, "input": {**values, **said.taken}, "result": told}
+        plan["cautions"] = [text.english() for text in said.cautions]
         out = [json.dumps(plan, ensure_ascii=False, allow_nan=False)]
     else:
-        out = printed(said)
+        out = printed(planner, said)
     return _print(out)
 
 
@@ -91,48 +101,55 @@ def flags(planner: "Planner") -> argparse.ArgumentParser:
 
 def about(planner: "Planner") -> str:
     """Title, formula, assumptions and sources, as help has them."""
-    parts = [f"{planner.title}: {_lower(planner.about)}.", "", "Formula:", *(f"  {line}" for line in planner.formula)]
-    parts += ["", "Assumptions:", *(f"  {line}" for line in planner.assumptions)]
+    parts = [_("{title}: {about}.").format(title=_(planner.title), about=_lower(_(planner.about)))]
+    parts += ["", _("Formula:"), *(f"  {_(line)}" for line in planner.formula)]
+    parts += ["", _("Assumptions:"), *(f"  {_(line)}" for line in planner.assumptions)]
     if planner.sources:
-        parts += ["", "Sources:", *(f"  {line}" for line in planner.sources)]
+        parts += ["", _("Sources:"), *(f"  {line}" for line in planner.sources)]
     return "\n".join(parts)
 
 
-def printed(said: "Answer") -> list[str]:
+def printed(planner: "Planner", said: "Answer") -> list[str]:
     """The answer as text: the result, what to be careful of, and what the card told."""
-    cautions = ["", *(f"Careful: {text[:1].lower()}{text[1:]}" for text in said.cautions)] if said.cautions else []
-    return lines(said.lines) + cautions + by_card(said)
+    careful = [_("Careful: {text}").format(text=_lower(_with_flags(planner, text))) for text in said.cautions]
+    return lines(planner, said.lines) + (["", *careful] if careful else []) + by_card(said)
 
 
-def lines(result: "Sequence[Shown]") -> list[str]:
+def lines(planner: "Planner", result: "Sequence[Shown]") -> list[str]:
     """The result as text: a line each, numbers in the unit that suits them; what was not asked is left out."""
-    from advisor.planners.units import written
-
-    told = [line for line in result if line.value is not None and line.value != ""]
-    width = max(len(line.label) for line in told) + _INDENT
+    told = [line for line in result if line.value not in (None, "", ())]
+    columns = max(width(_(line.label)) for line in told) + _INDENT
     out = []
     for line in told:
+        label = _(line.label)
         if isinstance(line.value, tuple):
-            out += [f"{line.label if not number else '':<{width}}{text.english()}" for number, text in enumerate(line.value)]
-        elif isinstance(line.value, str):
-            out.append(f"{line.label:<{width}}{line.value}")
+            texts = [_with_flags(planner, text) for text in line.value]
+            out += [left(label if not number else "", columns) + text for number, text in enumerate(texts)]
         elif line.value is not None:
-            out.append(f"{line.label:<{width}}{written(line.value, line.unit)}")
+            out.append(left(label, columns) + _value(line.value, line.unit))
     return out
 
 
 def by_card(said: "Answer") -> list[str]:
     """What the card told, so that a reader sees which peak a plan rests on."""
-    from advisor.planners.units import written
-
     if said.card is None:
         return []
-    told = [f"{one.option} {value if isinstance(value, str) else written(value, one.unit)}" for one, value in said.told]
-    return [
-        "",
-        f"By the card table, {said.card.name}: {', '.join(told) or 'nothing'}.",
-        *([said.card.note] if said.card.note else []),
-    ]
+    told = ", ".join(f"{one.option} {_value(value, one.unit)}" for one, value in said.told)
+    says = _("By the card table, {card}: {figures}.").format(card=said.card.name, figures=told or _("nothing"))
+    return ["", says, *([_(said.card.note)] if said.card.note else [])]
+
+
+def _value(value: float | str | bool, unit: "Unit") -> str:
+    """A value with its unit, in the reader's words where it has some; a word as it is typed."""
+    from advisor.planners.units import written
+
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return word("planner", "yes" if value else "no")
+    if unit == "gpu_hours":
+        return _("{count} GPU-hours").format(count=written(value, "count"))
+    return written(value, unit)
 
 
 def command(planner: "Planner") -> str:
@@ -150,34 +167,30 @@ def worked(planner: "Planner") -> list[str]:
 
     known = {one.name: one for one in planner.accepted}
     values = {name: known[name].read(text) for name, text in planner.example.items()}
-    return printed(answer(planner, values))
+    return printed(planner, answer(planner, values))
 
 
 def _example(planner: "Planner") -> str:
-    return "\n".join(["Example:", f"  $ {command(planner)}", *(f"  {line}" for line in worked(planner))])
+    return "\n".join([_("Example:"), f"  $ {command(planner)}", *(f"  {line}" for line in worked(planner))])
 
 
 def _listed() -> Sequence[str]:
     from advisor.planners.planner import load
 
-    width = max(len(planner.name) for planner in load()) + _INDENT
-    return [f"{planner.name:<{width}}{planner.about}." for planner in load()]
+    columns = max(len(planner.name) for planner in load()) + _INDENT
+    return [left(planner.name, columns) + _("{about}.").format(about=_(planner.about)) for planner in load()]
 
 
 def _help(one: "Parameter") -> str:
-    from advisor.planners.units import written
-
-    text = one.about
+    text = _(one.about)
     if one.choices:
         text += f": {', '.join(one.choices)}"
-    if isinstance(one.default, str):
-        text += f" ({one.default})"
-    elif one.default is not None:
-        text += f" ({written(one.default, one.unit)})"
+    if one.default is not None:
+        text += f" ({_value(one.default, one.unit)})"
     elif one.of_card:
-        text += " (of the card)"
+        text += " " + _("(of the card)")
     elif not one.optional:
-        text += " (must be given)"
+        text += " " + _("(must be given)")
     return text
 
 
@@ -195,16 +208,31 @@ def _metavar(one: "Parameter") -> str:
     return {"words": "WORD", "flag": "yes|no"}.get(one.unit, _METAVARS.get(one.unit, "NUMBER"))
 
 
-def _as_flags(planner: "Planner", sentence: str) -> str:
-    """`sentence` with the names of parameters as they are typed here; a name that is a plain word, where it stands for the parameter."""
-    import re
+_ASKED = re.compile(r"\b(?:needs?|give) ([^.;:]*(?:\.\w[^.;:]*)*)")
+"""What a sentence asks for: the names in it are parameters, which elsewhere are plain words."""
+
+
+def _with_flags(planner: "Planner", text: "Text") -> str:
+    """The sentence with the names of parameters as they are typed here."""
+    from advisor.text import Text
 
     known = {one.name: one.option for one in planner.accepted}
+    asked = " ".join(_ASKED.findall(text.id))
+    plain = {name: option for name, option in known.items() if "_" in name or re.search(rf"(?<![\w.]){name}(?![\w.])", asked)}
+    params = {name: _flags(value, known) if name in ("name", "others") else value for name, value in text.params.items()}
+    return _flags(sentence(Text(text.id, params)), plain)
+
+
+def _flags(value: object, known: "Mapping[str, str]") -> str:
+    """`value` with each of the `known` names that stands in it by itself as its flag."""
     names = "|".join(sorted(map(re.escape, known), key=len, reverse=True))
-    plain = re.sub(rf"(^|needs |give )({names})\b", lambda found: found[1] + known[found[2]], sentence)
-    with_unit = "|".join(sorted((re.escape(name) for name in known if "_" in name), key=len, reverse=True))
-    return re.sub(rf"(?<![\w-])({with_unit})\b", lambda found: known[found[1]], plain) if with_unit else plain
+    return (
+        re.sub(rf"(?<![\w.-])(?<!\ba )({names})(?![\w-]|\.\w)", lambda found: known[found[1]], str(value), flags=re.ASCII)
+        if names
+        else str(value)
+    )
 
 
 def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
+    """The text as it goes on within a sentence; a name or a flag stays as it is."""
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]

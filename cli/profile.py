@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.language import _, left, right, sentence
+
 if TYPE_CHECKING:
     from advisor.profiles.summary import Device, Kernel, Profile
 
@@ -80,13 +82,17 @@ def _wrong(options: argparse.Namespace) -> str:
     """What does not fit among the flags, as a sentence; empty: nothing."""
     if not options.send:
         given = [name for name in ("job", "pid", "node", "config", "server", "token_file") if getattr(options, name) is not None]
-        return f"--{given[0].replace('_', '-')} says where to send the summary: give --send too." if given else ""
+        return (
+            _("{flag} says where to send the summary: give --send too.").format(flag=f"--{given[0].replace('_', '-')}")
+            if given
+            else ""
+        )
     if (options.job is None) == (options.pid is None):
-        return "--send needs --job JOB, or --pid PID and --node NAME: whose findings are to show the profile?"
+        return _("--send needs --job JOB, or --pid PID and --node NAME: whose findings are to show the profile?")
     if options.job is not None and not all(options.job.partition("/")[::2]):
-        return "--job names a job as its findings do: NODE/USER/PROGRAM."
+        return _("--job names a job as its findings do: NODE/USER/PROGRAM.")
     if options.pid is not None and not 1 <= options.pid < 1 << 31:
-        return f"--pid {options.pid} is no process."
+        return _("--pid {pid} is no process.").format(pid=options.pid)
     return ""
 
 
@@ -105,99 +111,115 @@ def _send(profile: "Profile", options: argparse.Namespace) -> int:
             raise ProfileError("it has no time on a GPU, so it says nothing of a job")
         body = encode(report)
         decode(body)
-        print(f"Sent to the server: {report_post.send(body, settings.node, API, settings)}.", file=sys.stderr)
+        told = report_post.send(body, settings.node, API, settings)
+        print(_("Sent to the server: {answer}.").format(answer=told), file=sys.stderr)
     except config.ConfigError as error:
         print(printable(f"fettle profile: {error}"), file=sys.stderr)
         return 2
     except (report_post.SendError, ProfileError, OSError) as error:
-        print(printable(f"fettle profile: not sent: {error}"), file=sys.stderr)
+        print(printable("fettle profile: " + _("not sent: {why}").format(why=error)), file=sys.stderr)
         return 1
     return 0
 
 
 def lines(profile: "Profile", name: str) -> Iterator[str]:
-    """The profile as text for a terminal."""
+    """The profile as text for a terminal, in the reader's language."""
     source = profile.source
-    kind = "a trace of torch.profiler" if source.kind == "kineto" else "an export of Nsight Systems"
+    kind = _("a trace of torch.profiler") if source.kind == "kineto" else _("an export of Nsight Systems")
     rank = ""
     if source.rank is not None:
-        rank = f", rank {source.rank}" + (f" of {source.world_size}" if source.world_size else "")
-    yield f"{name}: {kind}{rank}, {source.events:,} events"
+        rank = _(", rank {rank} of {world}") if source.world_size else _(", rank {rank}")
+        rank = rank.format(rank=source.rank, world=source.world_size)
+    yield _("{file}: {kind}{rank}, {events:,} events").format(file=name, kind=kind, rank=rank, events=source.events)
     for note in source.notes:
-        yield f"Note: {note.english()}"
+        yield _("Note: {text}").format(text=sentence(note))
     if profile.steps:
         steps = profile.steps
-        yield f"Steps: {steps.count:,}, median {_time(steps.p50_s)}, 95th percentile {_time(steps.p95_s)}"
+        says = _("Steps: {count:,}, median {p50}, 95th percentile {p95}")
+        yield says.format(count=steps.count, p50=_time(steps.p50_s), p95=_time(steps.p95_s))
     else:
-        yield profile.absent["steps"].english()
+        yield sentence(profile.absent["steps"])
     if not profile.devices:
-        yield profile.absent["devices"].english()
+        yield sentence(profile.absent["devices"])
         return
     for device in profile.devices:
         yield ""
         yield from _device(device)
     yield ""
-    yield "What this says of the rules:"
+    yield _("What this says of the rules:")
+    verdicts = {"supports": _("supports"), "speaks against": _("speaks against"), "cannot tell": _("cannot tell")}
     for one in profile.evidence:
-        yield f"  {one.verdict + ':':<16}{one.rule}. {one.text.english()}"
+        yield f"  {left(verdicts[one.verdict] + _(':'), 16)}{one.rule}. {sentence(one.text)}"
 
 
 def _device(device: "Device") -> Iterator[str]:
-    of = f" of process {device.process}" if device.process else ""
-    number = "unknown" if device.device is None else device.device
-    yield (
-        f"GPU {number}{f' ({device.name})' if device.name else ''}{of}: {_time(device.span_s)} from its first activity to its last,"
-        f" {device.kernels:,} kernels, {device.streams} streams"
+    of = _(" of process {process}").format(process=device.process) if device.process else ""
+    number = _("unknown") if device.device is None else device.device
+    yield _("GPU {number}{name}{of}: {span} from its first activity to its last, {kernels:,} kernels, {streams} streams").format(
+        number=number,
+        name=f" ({device.name})" if device.name else "",
+        of=of,
+        span=_time(device.span_s),
+        kernels=device.kernels,
+        streams=device.streams,
     )
     idle = device.idle
     for label, spent in (
-        ("compute", device.compute_s),
-        ("communication exposed", device.communication_exposed_s),
-        ("copies exposed", device.copies_exposed_s),
-        ("idle", idle.total_s),
-        ("  already launched", idle.queued_s),
-        ("  host launching", idle.launching_s),
-        ("  host waiting for GPU", idle.waiting_s),
-        ("  DataLoader", idle.loading_s),
-        ("  unknown", idle.unknown_s),
+        (_("compute"), device.compute_s),
+        (_("communication exposed"), device.communication_exposed_s),
+        (_("copies exposed"), device.copies_exposed_s),
+        (_("idle"), idle.total_s),
+        ("  " + _("already launched"), idle.queued_s),
+        ("  " + _("host launching"), idle.launching_s),
+        ("  " + _("host waiting for GPU"), idle.waiting_s),
+        ("  " + _("DataLoader"), idle.loading_s),
+        ("  " + _("unknown"), idle.unknown_s),
     ):
         if spent is None:
-            yield f"  {label:<24} not told"
+            yield f"  {left(label, 24)} {_('not told')}"
         else:
             share = spent / device.span_s if device.span_s else 0.0
-            yield f"  {label:<24}{share:>5.0%}  {'#' * round(share * _BAR)}".rstrip()
-    yield from dict.fromkeys(f"  {text.english()}" for text in device.absent.values())
+            yield f"  {left(label, 24)}{share:>5.0%}  {'#' * round(share * _BAR)}".rstrip()
+    yield from dict.fromkeys(f"  {sentence(text)}" for text in device.absent.values())
     launches = device.launches
-    yield f"  Gaps of at most 100 us between kernels: {launches.gaps:,}, {_time(launches.gaps_s)} in all" + (
-        "" if launches.gap_p50_s is None else f", median {_time(launches.gap_p50_s)}"
-    )
+    says = _("Gaps of at most 100 us between kernels: {count:,}, {spent} in all")
+    if launches.gap_p50_s is not None:
+        says = _("Gaps of at most 100 us between kernels: {count:,}, {spent} in all, median {p50}")
+    yield "  " + says.format(count=launches.gaps, spent=_time(launches.gaps_s), p50=_time(launches.gap_p50_s or 0.0))
     if launches.latency_p50_s is not None and launches.latency_p95_s is not None:
-        yield (
-            f"  From launch to start: median {_time(launches.latency_p50_s)}, 95th percentile {_time(launches.latency_p95_s)};"
-            f" {launches.unqueued:,} kernels were launched when nothing was queued any more"
+        says = _(
+            "From launch to start: median {p50}, 95th percentile {p95}; {count:,} kernels were launched when nothing was queued any more"
         )
-    yield from _table("Kernels", device.top[:_ROWS], device)
+        yield "  " + says.format(p50=_time(launches.latency_p50_s), p95=_time(launches.latency_p95_s), count=launches.unqueued)
+    yield from _table(_("Kernels"), device.top[:_ROWS], device)
     if device.matrix.off:
         formats = ", ".join(f"{dtype} {_time(spent)}" for dtype, spent in device.matrix.off_by_dtype_s.items())
-        yield from _table(f"Matrix work off the tensor cores ({formats})", device.matrix.off[:_ROWS], device)
+        title = _("Matrix work off the tensor cores ({formats})").format(formats=formats)
+        yield from _table(title, device.matrix.off[:_ROWS], device)
     for copy in device.copies[:_ROWS]:
-        kinds = f"{copy.source or 'unknown'} -> {copy.target or 'unknown'}"
-        size = "size not told" if copy.size_bytes is None else f"{copy.size_bytes / 1e6:,.3f} MB"
-        yield f"  Copies {copy.direction or 'of unknown direction'} ({kinds}): {copy.count:,}, {size}, {_time(copy.total_s)}"
+        yield "  " + _("Copies {direction} ({source} -> {target}): {count:,}, {size}, {spent}").format(
+            direction=copy.direction or _("of unknown direction"),
+            source=copy.source or _("unknown"),
+            target=copy.target or _("unknown"),
+            count=copy.count,
+            size=_("size not told") if copy.size_bytes is None else f"{copy.size_bytes / 1e6:,.3f} MB",
+            spent=_time(copy.total_s),
+        )
 
 
 def _table(title: str, rows: "tuple[Kernel, ...]", device: "Device") -> Iterator[str]:
     if not rows:
         return
-    yield f"  {title}:"
-    yield f"    {'share':>6}{'total':>10}{'count':>10}{'mean':>10}  name"
+    yield f"  {title}{_(':')}"
+    heads = right(_("share"), 6) + right(_("total"), 10) + right(_("count"), 10) + right(_("mean"), 10)
+    yield f"    {heads}  {_('name')}"
     for row in rows:
         name = row.name if len(row.name) <= _NAME else f"{row.name[: _NAME - 1]}…"
         yield f"    {row.share:>6.1%}{_time(row.total_s):>10}{row.count:>10,}{_time(row.mean_s):>10}  {name}"
     if rows[0] is device.top[0] and (rest := device.kernels - sum(row.count for row in rows)):
         spent = device.kernel_total_s - sum(row.total_s for row in rows)
         share = spent / device.kernel_total_s if device.kernel_total_s else 0.0
-        yield f"    {share:>6.1%}{_time(spent):>10}{rest:>10,}{_time(spent / rest):>10}  all others"
+        yield f"    {share:>6.1%}{_time(spent):>10}{rest:>10,}{_time(spent / rest):>10}  {_('all others')}"
 
 
 def _time(seconds: float) -> str:

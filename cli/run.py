@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.language import _
+
 if TYPE_CHECKING:
     from agents import command
 
@@ -24,7 +26,7 @@ def call(options: argparse.Namespace) -> int:
     """The command's exit code (128 + n after signal n); 126 or 127 when it cannot be started, 2 on bad usage."""
     words = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not words:
-        print("fettle run: no command: fettle run [--record FILE] -- CMD [ARGUMENT...]", file=sys.stderr)
+        print("fettle run: " + _("no command: fettle run [--record FILE] -- CMD [ARGUMENT...]"), file=sys.stderr)
         return 2
     import asyncio
     import logging
@@ -48,7 +50,8 @@ def call(options: argparse.Namespace) -> int:
         print(f"fettle run: {error}", file=sys.stderr)
         return error.code
     except OSError as error:
-        print(f"fettle run: {options.record}: cannot be written: {error.strerror or error}.", file=sys.stderr)
+        says = _("{file}: cannot be written: {why}.").format(file=options.record, why=error.strerror or error)
+        print(f"fettle run: {says}", file=sys.stderr)
         return 2
     if result.trouble is not None:
         print(f"fettle run: {result.trouble}.", file=sys.stderr)
@@ -62,7 +65,8 @@ def call(options: argparse.Namespace) -> int:
 
         print("\n".join(map(printable, lines(judge(result.recording), options.price, options.currency))), file=sys.stderr)
     except Exception as error:  # the command's own result must stand whatever the diagnosis does
-        print(f"fettle run: the diagnosis failed: {type(error).__name__}: {error}", file=sys.stderr)
+        says = _("the diagnosis failed: {why}").format(why=f"{type(error).__name__}: {error}")
+        print(f"fettle run: {says}", file=sys.stderr)
     return result.code
 
 
@@ -70,5 +74,7 @@ def _why(result: "command.Ran") -> str:
     from agents.device import DRIVER_STATES
 
     if result.gpus_state in ("ok", "not_read"):
-        return f"the command ended after {result.seconds:.1f} s, before a GPU could be sampled; there is nothing to judge."
-    return f"no GPU was found, so there is no diagnosis: {DRIVER_STATES.get(result.gpus_state, result.gpus_state)}."
+        says = _("the command ended after {seconds:.1f} s, before a GPU could be sampled; there is nothing to judge.")
+        return says.format(seconds=result.seconds)
+    why = _(DRIVER_STATES.get(result.gpus_state, result.gpus_state))
+    return _("no GPU was found, so there is no diagnosis: {why}.").format(why=why)

@@ -54,7 +54,7 @@ def quantity(value: float | str | bool, unit: Unit) -> str:
 
 def reading(line: Shown) -> str | list[str] | None:
     """A line of a result as a reader wants it: None where it does not apply, several sentences as a list."""
-    if line.value is None or line.value == "":
+    if line.value in (None, "", ()):
         return None
     if isinstance(line.value, tuple):
         return [sentence(text) for text in line.value]

@@ -12,6 +12,7 @@ import pytest
 
 from tests.made_once import share
 
+os.environ["LANGUAGE"] = "en"  # the command line speaks the reader's language; tests read English unless they ask for another
 HERE: Final = Path(__file__).parent
 WAITING: Final = (
     "agents", "bench", "browser", "config", "deploy", "fleet/commands", "fleet/faults", "fleet/ingest", "fleet/live", "fleet/store",

@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.planners.cards import Card, named
+from advisor.planners.idle import unused
 from advisor.planners.inputs import InputError
 from advisor.planners.planner import CardOf, Parameter, Planner, Shown, Value
+from advisor.planners.units import written
+from advisor.text import Text, fields
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`taken` is what was planned with, `told` what the card gave of it; `cautions` are texts to translate."""
+    """`taken` is what was planned with, `told` what the card gave of it; `cautions` are what to be careful of, and the inputs that changed nothing."""
 
     taken: Mapping[str, Value | None]
     result: Any
     lines: tuple[Shown, ...]
-    cautions: tuple[str, ...]
+    cautions: tuple[Text, ...]
     card: Card | None
     told: tuple[tuple[Parameter, Value], ...]
 
@@ -34,7 +37,9 @@ def answer(planner: Planner, values: Mapping[str, object], card_of: CardOf = nam
         for one in planner.parameters
         if card and one.of_card and values.get(one.name) is None and (value := taken[one.name]) is not None
     )
-    return Answer(taken, result, planner.lines(result), tuple(_cautions(planner, result)), card, told)
+    return Answer(
+        taken, result, planner.lines(result), (*_cautions(planner, result), *unused(planner, values, taken)), card, told
+    )
 
 
 def read(planner: Planner, typed: Mapping[str, object]) -> tuple[dict[str, Value], dict[str, InputError]]:
@@ -68,7 +73,12 @@ def read(planner: Planner, typed: Mapping[str, object]) -> tuple[dict[str, Value
     return values, wrong
 
 
-def _cautions(planner: Planner, result: Any) -> list[str]:
-    return [
-        caution.text for caution in planner.cautions if (value := getattr(result, caution.of)) is not None and caution.when(value)
-    ]
+def _cautions(planner: Planner, result: Any) -> list[Text]:
+    units = {line.name: line for line in planner.lines(result)}
+    said = []
+    for caution in planner.cautions:
+        value = getattr(result, caution.of)
+        if value is not None and caution.when(value) and not caution.unless(result):
+            told = {name: written(float(getattr(result, name)), units[name].unit) for name in fields(caution.text)}
+            said.append(Text(caution.text, told))
+    return said

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from advisor.planners import inputs
+from advisor.planners.idle import Idle, without
 from advisor.planners.inputs import InputError
 from advisor.planners.planner import Caution, Parameter, Planner, shown
 from advisor.planners.plot import Line, Plot
@@ -138,6 +139,10 @@ PLANNER: Final = Planner(
     answers=("global_batch", "bubble_ratio", "largest_micro_batch"),
     cautions=(
         Caution("largest_micro_batch", lambda largest: largest == 0, _("Not one sample fits: shard, recompute or shorten the sequence.")),
+    ),
+    idle=(
+        Idle(("virtual_stages",), lambda taken: taken["pipeline_parallel"] == 1, "pipeline_parallel"),
+        without("memory_bytes", "first_batch", "first_peak_bytes", "second_batch", "second_peak_bytes"),
     ),
     plots=(
         Plot(_("Pipeline bubble over the micro-batches of a step"), "accumulation", ("bubble_ratio",)),

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from advisor.planners import inputs
-from advisor.planners.planner import Caution, Parameter, Planner, shown
+from advisor.planners.idle import behind
+from advisor.planners.planner import NOT_COUNTED, Caution, Parameter, Planner, shown
 from advisor.planners.plot import Line, Plot
-from advisor.text import _
+from advisor.text import Text, _
 
 GPU_HOURS_PER_FAILURE: Final = 54 * 24 * 16_384 / 419
 """About 50,677: 419 unexpected interruptions in 54 days on 16,384 H100 (https://arxiv.org/abs/2407.21783)."""
@@ -23,6 +24,7 @@ class CheckpointInterval:
     daly_s: float = shown(_("Interval by Daly"), "seconds")
     overhead_ratio: float = shown(_("Time lost to saving and redone work"), "ratio")
     lost_gpu_hours_per_failure: float = shown(_("Lost at each failure"), "gpu_hours")
+    not_counted: tuple[Text, ...] = shown(NOT_COUNTED, "sentences")
 
 
 def mtbf_s(gpus: int, gpu_hours_per_failure: float = GPU_HOURS_PER_FAILURE) -> float:
@@ -58,11 +60,12 @@ def checkpoint_interval(
     stall_s: float,
     gpu_hours_per_failure: float = GPU_HOURS_PER_FAILURE,
     mtbf_hours: float | None = None,
-    restart_s: float = 0.0,
+    restart_s: float | None = None,
     interval_s: float | None = None,
 ) -> CheckpointInterval:
     """The intervals, and what Young's, or `interval_s` where given, costs. `mtbf_hours` is the whole job's and wins over the rate."""
-    inputs.not_negative(restart_s=restart_s)
+    if restart_s is not None:
+        inputs.not_negative(restart_s=restart_s)
     if mtbf_hours is not None:
         inputs.positive(mtbf_hours=mtbf_hours)
         inputs.whole(gpus=gpus)
@@ -74,7 +77,8 @@ def checkpoint_interval(
         young_s=young,
         daly_s=daly_s(stall_s, mean),
         overhead_ratio=overhead(stall_s, mean, kept),
-        lost_gpu_hours_per_failure=gpus * (kept / 2 + restart_s) / 3600,
+        lost_gpu_hours_per_failure=gpus * (kept / 2 + (restart_s or 0.0)) / 3600,
+        not_counted=() if restart_s is not None else (Text(_("The time to start again after a failure: give restart_s.")),),
     )
 
 
@@ -104,7 +108,7 @@ PLANNER: Final = Planner(
         Parameter("stall_s", "seconds", _("Time that GPUs wait for a save"), low=1e-6, high=1e9, slider=(0.1, 1200)),
         Parameter("gpu_hours_per_failure", "gpu_hours", _("GPU-hours between failures"), default=GPU_HOURS_PER_FAILURE, low=1e-3, high=1e12, slider=(1000, 500000)),
         Parameter("mtbf_hours", "hours", _("Mean time between failures of the whole job, where known"), optional=True, low=1e-6, high=1e9, slider=(0.5, 1000)),
-        Parameter("restart_s", "seconds", _("Time to start again"), default=0.0, high=1e9, slider=(0, 3600)),
+        Parameter("restart_s", "seconds", _("Time to start again"), optional=True, high=1e9, slider=(0, 3600)),
         Parameter("interval_s", "seconds", _("The interval that is in use, to see what it costs"), optional=True, low=1e-6, high=1e9, slider=(60, 86400)),
     ),
     call=checkpoint_interval,
@@ -113,7 +117,9 @@ PLANNER: Final = Planner(
     answers=("young_s", "overhead_ratio", "mtbf_hours"),
     cautions=(
         Caution("overhead_ratio", lambda ratio: ratio > 1 / 3, _("The overhead is above a third, where this formula of first order misleads: make saves cheaper first.")),
+        Caution("not_counted", bool, _("A failure costs more than {lost_gpu_hours_per_failure}: the time to start again is not counted.")),
     ),
+    idle=(behind("gpu_hours_per_failure", "mtbf_hours"),),
     plots=(
         Plot(
             _("Time lost over the interval"), "interval_s",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.planners import inputs
+from advisor.planners.idle import Idle
 from advisor.planners.planner import Caution, Parameter, Planner, shown
 from advisor.planners.plot import Plot
 from advisor.text import _
@@ -13,11 +14,11 @@ OPERATIONS: Final = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all",
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """`step_ratio` is the share of a step, None where no step time was given."""
+    """`step_ratio` is the share of a step, None where no step time was given; without a latency the least time is that of the transfer alone."""
 
     sent_bytes: float = shown(_("Bytes over each GPU's link"), "bytes")
     transfer_s: float = shown(_("Transfer"), "seconds")
-    latency_s: float = shown(_("Latency"), "seconds")
+    latency_s: float | None = shown(_("Latency"), "seconds")
     least_s: float = shown(_("Least time"), "seconds")
     step_ratio: float | None = shown(_("Of a step, where nothing overlaps"), "ratio")
 
@@ -60,18 +61,21 @@ def collectives(
     bus_bytes_per_s: float,
     operation: str = "all-reduce",
     times: int = 1,
-    latency_s: float = 0.0,
+    latency_s: float | None = None,
     step_s: float | None = None,
 ) -> Collective:
     """The least time of `times` collectives one after another."""
     inputs.whole(times=times)
     moved = times * bus_factor(operation, ranks) * message_bytes
     transfer = times * collective_s(operation, message_bytes, ranks, bus_bytes_per_s)
-    inputs.not_negative(latency_s=latency_s)
-    latency = times * latency_s if ranks > 1 else 0.0  # not what is left of the sum: a difference of floats is seldom 0
+    latency = None
+    if latency_s is not None:
+        inputs.not_negative(latency_s=latency_s)
+        latency = times * latency_s if ranks > 1 else 0.0  # not what is left of the sum: a difference of floats is seldom 0
     if step_s is not None:
         inputs.positive(step_s=step_s)
-    return Collective(moved, transfer, latency, transfer + latency, None if step_s is None else (transfer + latency) / step_s)
+    least = transfer + (latency or 0.0)
+    return Collective(moved, transfer, latency, least, None if step_s is None else least / step_s)
 
 
 PLANNER: Final = Planner(
@@ -95,7 +99,7 @@ PLANNER: Final = Planner(
         Parameter("bus_bytes_per_s", "bytes_per_second", _("Bus bandwidth"), low=1, slider=(1e8, 2e12)),
         Parameter("operation", "words", _("Which collective"), default="all-reduce", choices=OPERATIONS),
         Parameter("times", "count", _("How many, one after another; FSDP makes 3 a step"), default=1, low=1, high=1e6, slider=(1, 500), whole=True),
-        Parameter("latency_s", "seconds", _("Latency of each"), default=0.0, high=1e3, slider=(0, 1e-4)),
+        Parameter("latency_s", "seconds", _("Latency of each; without it none is counted"), optional=True, high=1e3, slider=(0, 1e-4)),
         Parameter("step_s", "seconds", _("Time of a step, to compare with"), optional=True, low=1e-9, high=1e9, slider=(0.01, 100)),
     ),
     call=collectives,
@@ -105,5 +109,6 @@ PLANNER: Final = Planner(
     cautions=(
         Caution("step_ratio", lambda ratio: ratio >= 0.3, _("Above 30 % of a step it hardly hides behind the backward pass.")),
     ),
+    idle=(Idle(("latency_s",), lambda taken: taken["ranks"] == 1, "ranks"),),
     plots=(Plot(_("Least time over the size of the message"), "message_bytes", ("least_s", "transfer_s", "latency_s"), log_y=True, span=1e4),),
 )  # fmt: skip

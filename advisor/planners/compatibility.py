@@ -47,6 +47,10 @@ def compatibility(
     if parsed is None and capability is None:
         raise InputError(_("Compatibility needs driver or compute_capability, or a card that tells it: else nothing is judged."))
     verdict, reasons = _judged(release, wanted, parsed, capability)
+    if parsed is None:
+        reasons += (Text(_("The driver is not given, so it is not judged.")),)
+    if capability is None:
+        reasons += (Text(_("The GPU is not given, so it is not judged.")),)
     if release and not release.checked:
         reasons += (Text(_("The wheels of torch {torch} were not checked against a page."), {"torch": release.torch}),)
     if release and cuda is None and not release.default_checked:
@@ -126,7 +130,7 @@ def _judged(
 def _of_driver(cuda: str, driver: Version | None) -> list[tuple[Verdict, Text]]:
     if driver is None:
         return []
-    written = ".".join(f"{number:02d}" for number in driver)
+    written = ".".join(f"{number:02d}" if place == 2 else str(number) for place, number in enumerate(driver))
     least = LEAST_DRIVER[_numbers(cuda)[0]]
     told = {"driver": written, "cuda": cuda, "least": least}
     own = next((toolkit for toolkit in TOOLKITS if toolkit.cuda == cuda), None)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.planners import inputs
+from advisor.planners.idle import without
 from advisor.planners.inputs import InputError
 from advisor.planners.planner import Caution, Parameter, Planner, shown
 from advisor.planners.plot import Plot
@@ -114,5 +115,6 @@ PLANNER: Final = Planner(
     cautions=(
         Caution("cpu_bound", bool, _("The node lacks cores for this: make samples cheaper to prepare, prepare them on the GPU, or take more cores for each GPU.")),
     ),
+    idle=(without("prefetch_factor", "sample_size_bytes"),),
     plots=(Plot(_("Workers over the time of a sample"), "sample_time_s", ("workers_needed", "workers_cap"), from_zero=True, span=3),),
 )  # fmt: skip

@@ -5,26 +5,28 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from advisor.planners import inputs
+from advisor.planners.idle import Idle
 from advisor.planners.inputs import InputError
-from advisor.planners.planner import Parameter, Planner, shown
+from advisor.planners.planner import NOT_COUNTED, Caution, Parameter, Planner, shown
 from advisor.planners.plot import Line, Plot
-from advisor.text import _
+from advisor.text import Text, _
 
 MILLIJOULES_PER_KWH: Final = 3.6e9
 
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """What a job takes and costs; money is in the currency of the prices given, None where no price was."""
+    """What a job takes and costs; money is in the currency of the prices given, None where no price was. What is not counted comes on top."""
 
     gpu_kwh: float = shown(_("Energy of the GPUs"), "kilowatt_hours")
-    site_kwh: float = shown(_("Energy of the site, with hosts and cooling"), "kilowatt_hours")
+    site_kwh: float = shown(_("Energy of the site"), "kilowatt_hours")
     co2_kg: float | None = shown(_("CO2"), "kilograms")
     gpu_hours: float = shown(_("GPU time"), "gpu_hours")
     energy_cost: float | None = shown(_("Cost of the energy"), "money")
     gpu_cost: float | None = shown(_("Cost of the GPU time"), "money")
     cost: float | None = shown(_("Cost"), "money")
     cost_per_unit: float | None = shown(_("Cost of a unit of work"), "money")
+    not_counted: tuple[Text, ...] = shown(NOT_COUNTED, "sentences")
 
 
 def counter_kwh(before_mj: float, after_mj: float) -> float:
@@ -62,8 +64,8 @@ def energy(
     gpus: int,
     hours: float,
     gpu_power_w: float,
-    host_power_w: float = 0.0,
-    pue: float = 1.0,
+    host_power_w: float | None = None,
+    pue: float | None = None,
     co2_kg_per_kwh: float | None = None,
     tariff_per_kwh: float | None = None,
     price_per_gpu_hour: float | None = None,
@@ -71,9 +73,10 @@ def energy(
 ) -> Energy:
     """Energy, CO2 and cost of `gpus` GPUs at a mean power over `hours`, with the hosts' power together."""
     inputs.whole(gpus=gpus)
-    _checked_pue(pue)
+    if pue is not None:
+        _checked_pue(pue)
     gpu_kwh = mean_power_kwh(gpus * gpu_power_w, hours)
-    site_kwh = (gpu_kwh + mean_power_kwh(host_power_w, hours)) * pue
+    site_kwh = (gpu_kwh + mean_power_kwh(host_power_w or 0.0, hours)) * (pue or 1.0)
     for name, value in (
         ("co2_kg_per_kwh", co2_kg_per_kwh),
         ("tariff_per_kwh", tariff_per_kwh),
@@ -95,6 +98,15 @@ def energy(
         gpu_cost=gpu_cost,
         cost=sum(told) if told else None,
         cost_per_unit=sum(told) / units if told and units is not None else None,
+        not_counted=tuple(
+            text
+            for absent, text in (
+                (host_power_w is None, Text(_("The hosts: give host_power_w."))),
+                (pue is None, Text(_("Cooling and conversion: give pue."))),
+                (energy_cost is not None and gpu_cost is None, Text(_("The price of the GPUs: give price_per_gpu_hour."))),
+            )
+            if absent
+        ),
     )
 
 
@@ -109,8 +121,8 @@ def _checked_pue(pue: float) -> None:
 def _parts(taken: Mapping[str, Any], _result: Energy, power_w: float) -> Mapping[str, float | None]:
     """Where the site's energy goes."""
     gpu_kwh = mean_power_kwh(taken["gpus"] * power_w, taken["hours"])
-    host_kwh = mean_power_kwh(taken["host_power_w"], taken["hours"])
-    return {"gpu_kwh": gpu_kwh, "host_kwh": host_kwh, "site_kwh": (gpu_kwh + host_kwh) * (taken["pue"] - 1)}
+    host_kwh = mean_power_kwh(taken["host_power_w"] or 0.0, taken["hours"])
+    return {"gpu_kwh": gpu_kwh, "host_kwh": host_kwh, "site_kwh": (gpu_kwh + host_kwh) * ((taken["pue"] or 1.0) - 1)}
 
 
 PLANNER: Final = Planner(
@@ -131,8 +143,8 @@ PLANNER: Final = Planner(
         Parameter("gpus", "count", _("GPUs of the job"), low=1, high=1e7, slider=(1, 4096), whole=True),
         Parameter("hours", "hours", _("How long"), low=1e-6, high=1e7, slider=(1, 2000)),
         Parameter("gpu_power_w", "watts", _("Mean power of a GPU; of a card its TDP"), low=0, high=1e5, slider=(50, 1500), of_card="tdp_w"),
-        Parameter("host_power_w", "watts", _("Mean power of the hosts together"), default=0.0, high=1e9, slider=(0, 10000)),
-        Parameter("pue", "ratio", _("Power usage effectiveness of the site, 1 or more"), default=1.0, low=1, high=10, slider=(1, 2)),
+        Parameter("host_power_w", "watts", _("Mean power of the hosts together"), optional=True, high=1e9, slider=(0, 10000)),
+        Parameter("pue", "count", _("Power usage effectiveness of the site, 1 or more"), optional=True, low=1, high=10, slider=(1, 2)),
         Parameter("co2_kg_per_kwh", "kilograms_per_kilowatt_hour", _("CO2 of the site's power"), optional=True, high=100, slider=(0, 1)),
         Parameter("tariff_per_kwh", "count", _("Price of a kWh"), optional=True, high=1e6, slider=(0, 0.5)),
         Parameter("price_per_gpu_hour", "count", _("Price of a GPU-hour"), optional=True, high=1e6, slider=(0, 10)),
@@ -145,6 +157,10 @@ PLANNER: Final = Planner(
         "tariff_per_kwh": "0.12", "price_per_gpu_hour": "2.5",
     },
     answers=("cost", "site_kwh", "co2_kg"),
+    cautions=(
+        Caution("not_counted", bool, _("What is not counted comes on top: all of it together is more than stands here.")),
+    ),
+    idle=(Idle(("units",), lambda taken: taken["tariff_per_kwh"] is None and taken["price_per_gpu_hour"] is None, "price_per_gpu_hour / tariff_per_kwh"),),
     plots=(
         Plot(_("Cost over the power of a GPU"), "gpu_power_w", ("gpu_cost", "energy_cost"), stacked=True),
         Plot(

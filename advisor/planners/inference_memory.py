@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.planners import inputs
+from advisor.planners.idle import behind, without
 from advisor.planners.planner import Caution, Parameter, Planner, shown
 from advisor.planners.plot import Plot
 from advisor.text import _
@@ -126,5 +127,6 @@ PLANNER: Final = Planner(
         Caution("fits", lambda fits: not fits, _("The weights leave no room for a cache: take more GPUs, or fewer bits a weight.")),
         Caution("concurrency", lambda requests: requests == 0, _("Not one request of that length fits.")),
     ),
+    idle=(behind("kv_heads head_dim", "latent_dim"), without("rope_dim", "latent_dim")),
     plots=(Plot(_("Requests at once over the tokens of a request"), "request_tokens", ("concurrency",), span=16),),
 )  # fmt: skip

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from advisor.planners import inputs
+from advisor.planners.idle import Idle, without
 from advisor.planners.planner import Caution, Parameter, Planner, shown
 from advisor.planners.plot import Plot
 from advisor.text import _
@@ -124,6 +125,10 @@ PLANNER: Final = Planner(
     cautions=(
         Caution("mfu_ratio", lambda ratio: ratio > 1, _("That is more than the peak: are the tokens those of one GPU, and is the peak of the format that is used?")),
         Caution("of_measured_ratio", lambda ratio: ratio > 1, _("That is more than the fastest matrix product that was measured: check the tokens a second.")),
+    ),
+    idle=(
+        without("matmul_flop_per_s", "tokens_per_s"),
+        Idle(("peak_flop_per_s",), lambda taken: taken["tokens_per_s"] is None and taken["target_mfu"] is None, "tokens_per_s / target_mfu"),
     ),
     plots=(Plot(_("Utilisation over the tokens a second of a GPU"), "tokens_per_s", ("mfu_ratio", "of_measured_ratio"), curve=_up_to_peak, from_zero=True, span=2.5),),
 )  # fmt: skip

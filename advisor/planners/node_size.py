@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from advisor.planners import inputs
 from advisor.planners.collectives import bus_factor
+from advisor.planners.idle import without
 from advisor.planners.planner import Caution, Parameter, Planner, shown
 from advisor.planners.plot import Line, Plot
 from advisor.text import _
@@ -150,6 +151,15 @@ PLANNER: Final = Planner(
     cautions=(
         Caution("cores_suffice", lambda suffice: not suffice, _("The node has too few cores: its GPUs will wait for data.")),
         Caution("host_memory_suffices", lambda suffices: not suffices, _("The node has too little memory for the page cache and for staging checkpoints.")),
+    ),
+    idle=(
+        without("samples_per_s", "disk_size_bytes"),
+        without("disk_size_bytes", "samples_per_s"),
+        without("state_bytes_per_parameter allowed_stall_s", "parameters"),
+        without("message_bytes", "ranks", "step_s"),
+        without("ranks", "message_bytes", "step_s"),
+        without("step_s", "message_bytes", "ranks"),
+        without("host_power_w", "tdp_w"),
     ),
     plots=(
         Plot(

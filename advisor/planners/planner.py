@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from advisor import planners
 from advisor.planners import inputs
 from advisor.planners.cards import DTYPES, Card, named
+from advisor.planners.idle import Idle
 from advisor.planners.inputs import InputError
 from advisor.planners.plot import Plot
 from advisor.planners.units import SUFFIXES, Unit, read
@@ -108,6 +109,10 @@ class Parameter:
         return int(value) if self.whole else value
 
 
+NOT_COUNTED: Final = _("Not counted")
+"""The label of the sentences that tell what of a sum was not given; absent is not zero."""
+
+
 def shown(label: str, unit: Unit) -> Any:
     """A field of a result: what it is called and its unit."""
     return field(metadata={"label": label, "unit": unit})
@@ -130,11 +135,13 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """What is said beside a result whose field `of` is so; a field that is None says nothing."""
+    """What is said beside a result whose field `of` is so; a field that is None says nothing. `text` may name fields of the result."""
 
     of: str
     when: Callable[[Any], bool]
     text: str
+    unless: Callable[[Any], bool] = lambda _result: False
+    """Of the whole result: where it says nothing after all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +173,8 @@ class Planner:
     answers: tuple[str, ...] = ()
     """The fields of the result that people ask for first."""
     cautions: tuple[Caution, ...] = ()
+    idle: tuple[Idle, ...] = ()
+    """The inputs that change nothing beside others, each with what it waits for."""
     plots: tuple[Plot, ...] = ()
     """What a page may draw; the first that says something of the inputs is drawn."""
     grid: Callable[[Mapping[str, Value | None]], Grid] | None = None

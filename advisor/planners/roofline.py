@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from advisor.planners import inputs
+from advisor.planners.idle import without
 from advisor.planners.inputs import InputError
 from advisor.planners.planner import Parameter, Planner, shown
 from advisor.planners.plot import Axis, Line, Mark, Plot
@@ -115,6 +116,7 @@ PLANNER: Final = Planner(
         _("Weights read are those that a token touches: of a mixture of experts the active ones alone."),
         _("Launches and communication between GPUs are not in it: they come on top."),
         _("Efficiency is what matrix products reach of the peak; half is usual for prompts of a few thousand tokens."),
+        _("A cache or a shape of attention that is not given is not counted: the true bound is higher then."),
     ),
     sources=("https://doi.org/10.1145/1498765.1498785",),
     parameters=(
@@ -134,6 +136,12 @@ PLANNER: Final = Planner(
     result=Roofline,
     example={"weights_bytes": "141.1GB", "gpus": "8", "card": "H100 SXM", "parameters": "70.55B", "prompt_tokens": "4096"},
     answers=("token_s", "tokens_per_s", "first_token_s"),
+    idle=(
+        without("parameters", "prompt_tokens"),
+        without("prompt_tokens", "parameters"),
+        without("efficiency layers heads head_dim", "parameters", "prompt_tokens"),
+        without("layers heads head_dim", "layers", "heads", "head_dim"),
+    ),
     plots=(
         Plot(
             _("What the GPUs reach over the operations for each byte"), Axis(_("Operations for each byte of memory"), "flop_per_byte", 0.1, 1e4),

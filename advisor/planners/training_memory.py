@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from advisor.planners import inputs
+from advisor.planners.idle import Idle, without
 from advisor.planners.inputs import InputError
-from advisor.planners.planner import Caution, Parameter, Planner, shown
+from advisor.planners.planner import NOT_COUNTED, Caution, Parameter, Planner, shown
 from advisor.planners.plot import Plot
-from advisor.text import _
+from advisor.text import Text, _
 
 GIB: Final = float(1 << 30)
 CONTEXT_BYTES: Final = 1.0 * GIB
@@ -36,15 +37,16 @@ RECOMPUTE: Final = ("none", "selective", "full")
 
 @dataclass(frozen=True, slots=True)
 class TrainingMemory:
-    """Bytes on one GPU; `fits` is None where the memory of the GPU is not known."""
+    """Bytes on one GPU; None is not counted, and then the total is the least. `fits` is None where that, or the GPU's memory, leaves it open."""
 
     static_bytes: float = shown(_("Weights, gradients and optimizer"), "bytes")
-    activation_bytes: float = shown(_("Activations"), "bytes")
-    logits_bytes: float = shown(_("Logits and their gradient"), "bytes")
+    activation_bytes: float | None = shown(_("Activations"), "bytes")
+    logits_bytes: float | None = shown(_("Logits and their gradient"), "bytes")
     buffers_bytes: float = shown(_("CUDA context, NCCL and fragmentation"), "bytes")
     total_bytes: float = shown(_("Memory needed"), "bytes")
     memory_used_ratio: float | None = shown(_("Of the GPU's memory"), "ratio")
     fits: bool | None = shown(_("Fits, and leaves a margin"), "flag")
+    not_counted: tuple[Text, ...] = shown(NOT_COUNTED, "sentences")
 
 
 def static_bytes(
@@ -153,7 +155,7 @@ def training_memory(
     fused_cross_entropy: bool = False,
     memory_bytes: float | None = None,
 ) -> TrainingMemory:
-    """The memory of one GPU. `parameters` are those trained of the whole model; without its shape there are no activations in it."""
+    """The memory of one GPU. `parameters` are those trained of the whole model; without its shape activations are not counted."""
     inputs.whole(tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel)
     slices = tensor_parallel * pipeline_parallel
     static = static_bytes(
@@ -162,7 +164,7 @@ def training_memory(
     shape = (sequence, hidden, layers)
     if any(shape) and not all(shape):
         raise InputError(_("Activations need sequence, hidden and layers together; give all three or none."))
-    activations = logits = 0.0
+    activations = logits = None
     if sequence and hidden and layers:
         activations = activation_bytes(
             sequence, micro_batch, hidden, layers, heads, recompute, tensor_parallel, sequence_parallel, pipeline_parallel, virtual_stages
@@ -171,11 +173,22 @@ def training_memory(
         if not sequence:
             raise InputError(_("Logits need sequence beside vocabulary."), "sequence")
         logits = logits_bytes(sequence, micro_batch, vocabulary, tensor_parallel, fused_cross_entropy)
-    counted = static + activations + logits
+    counted = static + (activations or 0.0) + (logits or 0.0)
     buffers = CONTEXT_BYTES + (NCCL_BYTES if slices * data_parallel > 1 else 0.0) + FRAGMENTATION * counted
     total = counted + buffers
     if memory_bytes is not None:
         inputs.positive(memory_bytes=memory_bytes)
+    missing = tuple(
+        text
+        for absent, text in (
+            (recipe in FROZEN_BYTES and not frozen_parameters, Text(_("The frozen base: give frozen_parameters."))),
+            (scheme == "zero3" and not largest_block_parameters, Text(_("What ZeRO-3 gathers: give largest_block_parameters."))),
+            (activations is None, Text(_("Activations: give sequence, hidden and layers."))),
+            (logits is None and not fused_cross_entropy, Text(_("Logits: give vocabulary, or fused_cross_entropy."))),
+        )
+        if absent
+    )
+    fits = None if memory_bytes is None else total <= USABLE * memory_bytes
     return TrainingMemory(
         static_bytes=static,
         activation_bytes=activations,
@@ -183,7 +196,8 @@ def training_memory(
         buffers_bytes=buffers,
         total_bytes=total,
         memory_used_ratio=None if memory_bytes is None else total / memory_bytes,
-        fits=None if memory_bytes is None else total <= USABLE * memory_bytes,
+        fits=None if fits and missing else fits,
+        not_counted=missing,
     )
 
 
@@ -201,7 +215,8 @@ PLANNER: Final = Planner(
         _("P is the model divided by tensor and pipeline parallel; w, g and o are bytes of weights, gradients and optimizer."),
         _("Transformer layers with 16-bit activations; other networks must be measured."),
         _("ZeRO-2 stands for FSDP2 with reshard_after_forward=False too, ZeRO-3 for FSDP2 as it is by default."),
-        _("Fits means at most 0.92 of the memory; a card's memory is the vendor's figure, a little below what its driver reports."),
+        _("Fits means at most 0.92 of the memory. A card's memory is what drivers tell of it where that is known, else the vendor's figure."),
+        _("What is not given is not counted: then the memory needed is the least, and whether it fits is unknown unless that is too much already."),
     ),
     sources=("https://arxiv.org/abs/1910.02054", "https://arxiv.org/abs/2205.05198"),
     parameters=(
@@ -231,12 +246,24 @@ PLANNER: Final = Planner(
     call=training_memory,
     result=TrainingMemory,
     example={
-        "parameters": "8.03B", "scheme": "zero3", "data_parallel": "8", "sequence": "8192", "hidden": "4096", "layers": "32",
+        "parameters": "8.03B", "scheme": "zero3", "data_parallel": "8", "largest_block_parameters": "218M", "sequence": "8192", "hidden": "4096", "layers": "32",
         "vocabulary": "128256", "card": "H100 SXM",
     },
     answers=("total_bytes", "memory_used_ratio", "fits"),
     cautions=(
         Caution("fits", lambda fits: not fits, _("It does not fit with a margin: shard further, recompute more, or take a smaller micro-batch or sequence.")),
+        Caution(
+            "not_counted", bool, _("Whether it fits is unknown without what is not counted: at least {total_bytes} is needed."),
+            unless=lambda result: result.fits is False,
+        ),
+    ),
+    idle=(
+        without("micro_batch", "sequence"),
+        without("heads recompute sequence_parallel virtual_stages", "sequence", "hidden", "layers"),
+        Idle(("heads",), lambda taken: taken["recompute"] != "none", "recompute none"),
+        Idle(("sequence_parallel",), lambda taken: taken["tensor_parallel"] == 1, "tensor_parallel"),
+        Idle(("virtual_stages",), lambda taken: taken["pipeline_parallel"] == 1, "pipeline_parallel"),
+        Idle(("largest_block_parameters",), lambda taken: taken["scheme"] != "zero3", "scheme zero3"),
     ),
     plots=(
         Plot(_("Memory of a GPU over the micro-batch"), "micro_batch", ("static_bytes", "activation_bytes", "logits_bytes", "buffers_bytes"), stacked=True, from_zero=True, span=16, moves="activation_bytes", limit="memory_bytes"),

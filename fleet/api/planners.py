@@ -179,7 +179,7 @@ def _plan(planner: Planner, values: Mapping[str, Any], said: Answer) -> dict[str
         "input": {**values, **said.taken},
         "results": results,
         "lines": [f"{line['label']}: {line['text']}" for line in results if line["text"]],
-        "warnings": [planning.told(text) for text in said.cautions],
+        "warnings": [planning.sentence(text) for text in said.cautions],
         "notes": planning.of_card(said) + [planning.told(text) for text in planner.assumptions],
     }
 

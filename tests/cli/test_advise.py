@@ -409,3 +409,19 @@ def test_what_is_no_profile_is_refused_before_anything_is_said(capsys: pytest.Ca
         code, out, err = advise(capsys, recording, "--profile", trace)
         assert (code, out) == (2, "")
         assert says in err
+
+
+def test_the_readmes_sample_is_true(capsys: pytest.CaptureFixture[str]) -> None:
+    """What README shows is what the command prints, in that order; `…` stands for what is left out."""
+    readme = (RECORDINGS.parent / "README.md").read_text()
+    block = next(part for part in re.findall(r"```console\n(.*?)```", readme, re.DOTALL) if "fettle advise" in part)
+    typed, *shown = block.splitlines()
+    program, verb, file = typed.removeprefix("$ ").split()
+
+    assert (program, verb, main([verb, str(RECORDINGS.parent / file)])) == (".venv/bin/fettle", "advise", 0)
+    printed = iter(capsys.readouterr().out.splitlines())
+    for line in (line for line in shown if line != "…"):
+        begins, *_rest = line.split("…")
+        assert any(said == line or ("…" in line and said.startswith(begins)) for said in printed), line
+    assert any(line.startswith("   Gain: ") for line in shown)
+    assert any(line.startswith("     diff: ") for line in shown)

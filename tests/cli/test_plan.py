@@ -129,6 +129,8 @@ def test_sentences_are_told_one_a_line(capsys: pytest.CaptureFixture[str]) -> No
         ("roofline --weights 16GB --card H100", "There is no card 'H100'; did you mean H100 PCIe or H100 SXM?"),
         ("roofline --weights 16GB --card L4 --dtype fp4", "The card table has no fp4 peak of L4; give --peak itself."),
         ("roofline --weights 16GB", "roofline needs --bandwidth or name a card: "),
+        ("compatibility", "Compatibility needs --torch or --cuda: the release of PyTorch"),
+        ("training-memory --parameters 1B --sequence 8", "Activations need --sequence, --hidden and --layers together; give all three or none."),
         ("compatibility --cuda cu122", "There is no index cu122; the nearest is cu121 (torch 2.1 to 2.5)."),
         ("compatibility --torch '\x1b[31m'", r"torch must be a version such as 2.14, not '\x1b[31m'."),
     ],
@@ -181,4 +183,31 @@ def test_a_plan_that_bodes_ill_is_said_in_words_too(capsys: pytest.CaptureFixtur
 
     assert "\n\nCareful: it does not fit with a margin: " in out
     assert json.loads(plan(capsys, f"{typed} --json")[1])["cautions"][0].startswith("It does not fit with a margin: ")
-    assert "Careful" not in plan(capsys, "training-memory --parameters 700M --card L4")[1]
+    small = "training-memory --parameters 700M --card L4 --sequence 128 --hidden 512 --layers 4 --vocabulary 1000"
+    assert "Careful" not in plan(capsys, small)[1]
+    assert "\nFits, and leaves a margin             yes\n" in plan(capsys, small)[1]
+
+
+def test_a_fit_without_activations_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was not given is not counted, and said so by flags; no line says that it fits."""
+    out = plan(capsys, "training-memory --parameters 8B --card 'H200 SXM'")[1]
+
+    assert re.search(r"^Not counted +Activations: give --sequence, --hidden and --layers\.$", out, re.MULTILINE)
+    assert "Careful: whether it fits is unknown without what is not counted: at least 126.2 GiB is needed." in out
+    assert "Fits" not in out
+    assert "Activations  " not in out
+
+
+def test_an_input_that_changes_nothing_is_named_by_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    """With what it waits for."""
+    out = plan(capsys, "roofline --weights 16GB --card 'H200 SXM' --prompt-tokens 4096")[1]
+
+    assert "Careful: --prompt-tokens changes nothing here: it counts only with --parameters." in out
+
+
+def test_help_of_energy_tells_plain_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    """The effectiveness of a site is 1 or more, no percentage."""
+    out = plan(capsys, "energy --help")[1]
+
+    assert re.search(r"--pue NUMBER +Power usage effectiveness of the site, 1 or more\n", out)
+    assert "%)" not in out

@@ -76,7 +76,7 @@ def _said(known: Planner, said: Answer) -> dict[str, Any]:
         "said": True,
         "answers": [row for name in known.answers for row in told if row["name"] == name],
         "rows": told,
-        "cautions": [planning.told(text) for text in said.cautions],
+        "cautions": [planning.sentence(text) for text in said.cautions],
         "of_card": planning.of_card(said),
         "plot": {"title": planning.told(plot.title), "figure": figure(plot), "numbers": numbers(plot)} if plot else None,
         "grid": _grid(known.grid(said.taken)) if known.grid else None,

@@ -5,6 +5,7 @@ import pytest
 from advisor.planners.answer import answer, read
 from advisor.planners.planner import Planner, load
 
+SHAPE = {"sequence": 128, "hidden": 512, "layers": 4, "vocabulary": 1000}
 BY_NAME = {planner.name: planner for planner in load()}
 
 
@@ -54,12 +55,15 @@ def test_what_the_card_told_is_in_the_answer() -> None:
     ("name", "values", "careful"),
     [
         ("training-memory", {"parameters": 7e9, "card": "L4"}, True),
-        ("training-memory", {"parameters": 7e8, "card": "L4"}, False),
-        ("training-memory", {"parameters": 7e9}, False),  # not known: says nothing
+        ("training-memory", {"parameters": 7e8, "card": "L4"}, True),  # activations and logits are not counted
+        ("training-memory", {"parameters": 7e8, "card": "L4", **SHAPE}, False),
+        ("training-memory", {"parameters": 7e9, **SHAPE}, False),  # of no GPU: says nothing
+        ("energy", {"gpus": 8, "hours": 1, "gpu_power_w": 400}, True),
+        ("energy", {"gpus": 8, "hours": 1, "gpu_power_w": 400, "host_power_w": 900, "pue": 1.3}, False),
         ("inference-memory", {"parameters": 70.55e9, "layers": 80, "card": "H100 SXM"}, True),
         ("inference-memory", {"parameters": 8.03e9, "layers": 32, "card": "H100 SXM"}, False),
         ("checkpoint-interval", {"gpus": 16_384, "stall_s": 1200}, True),
-        ("checkpoint-interval", {"gpus": 16_384, "stall_s": 60}, False),
+        ("checkpoint-interval", {"gpus": 16_384, "stall_s": 60, "restart_s": 0}, False),
         ("dataloader-workers", {"sample_time_s": 0.012, "batch": 256, "step_s": 0.35, "cores": 64, "ranks": 8}, True),
         ("dataloader-workers", {"sample_time_s": 0.012, "batch": 256, "step_s": 0.35, "cores": 96, "ranks": 8}, False),
         ("node-size", {"gpus": 8, "card": "H100 SXM", "cores_present": 32}, True),
@@ -81,3 +85,13 @@ def test_cautions_are_about_fields_of_the_result(planner: Planner) -> None:
     for caution in planner.cautions:
         assert caution.of in planner.result.__dataclass_fields__
         assert caution.text.endswith((".", "?"))
+
+
+def test_what_is_not_counted_is_said_with_the_least_that_is_needed() -> None:
+    """As a sentence beside the result, which does not say that it fits."""
+    said = answer(BY_NAME["training-memory"], {"parameters": 8e9, "card": "H200 SXM"})
+
+    assert [text.english() for text in said.cautions] == [
+        "Whether it fits is unknown without what is not counted: at least 126.2 GiB is needed."
+    ]
+    assert said.result.fits is None

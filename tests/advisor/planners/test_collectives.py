@@ -57,17 +57,19 @@ def test_latency_counts_for_each_and_a_step_is_compared() -> None:
     """A hundred small ones take their latency a hundred times."""
     told = collectives(1e6, 8, 230 * GB, times=100, latency_s=20e-6, step_s=0.01)
 
+    assert told.latency_s is not None
     assert told.latency_s == pytest.approx(2e-3)
     assert told.least_s == pytest.approx(told.transfer_s + told.latency_s)
     assert told.step_ratio == pytest.approx(told.least_s / 0.01)
 
 
 def test_without_a_latency_none_is_told() -> None:
-    """Not the hair that a difference of two sums leaves."""
+    """Absent is not zero; one of zero is told, and not the hair that a difference of two sums leaves."""
     told = collectives(16.06e9, 8, 360e9, "all-gather", times=3)
+    given_zero = collectives(16.06e9, 8, 360e9, "all-gather", times=3, latency_s=0.0)
 
-    assert told.latency_s == 0.0
-    assert told.least_s == told.transfer_s
+    assert (told.latency_s, given_zero.latency_s) == (None, 0.0)
+    assert told.least_s == given_zero.least_s == told.transfer_s
 
 
 @settings(deadline=None)

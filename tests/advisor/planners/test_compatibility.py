@@ -141,3 +141,22 @@ def test_every_offer_runs() -> None:
 
                 again = compatibility(torch=torch, cuda=index, driver=driver, compute_capability=capability)
                 assert (told.verdict, again.verdict != "fail") == ("fail", True)
+
+
+@pytest.mark.parametrize(
+    ("driver", "written"), [("570.1", "570.1"), ("535.104.05", "535.104.05"), ("535.104.5", "535.104.05"), ("580", "580")]
+)
+def test_a_driver_is_written_as_its_vendor_does(driver: str, written: str) -> None:
+    """Two digits in the third place alone."""
+    assert compatibility(torch="2.9", driver=driver).reasons[0].english().startswith(f"Driver {written} ")
+
+
+def test_what_is_not_given_is_not_judged_and_says_so() -> None:
+    """A verdict of the driver alone is none of the GPU, and the other way round."""
+    of_driver = [text.english() for text in compatibility(torch="2.9", driver="595.45.04").reasons]
+    of_gpu = [text.english() for text in compatibility(torch="2.9", compute_capability="9.0").reasons]
+    of_both = [text.english() for text in compatibility(torch="2.9", driver="595.45.04", compute_capability="9.0").reasons]
+
+    assert "The GPU is not given, so it is not judged." in of_driver
+    assert "The driver is not given, so it is not judged." in of_gpu
+    assert not [text for text in of_both if "not judged" in text]

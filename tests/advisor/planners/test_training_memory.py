@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from math import inf, nan
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from advisor.planners.training_memory import (
 )
 
 GB = 1e9
+SHAPE: dict[str, Any] = {"sequence": 512, "hidden": 1024, "layers": 8}
 CLOSE = 0.005
 
 
@@ -36,7 +38,31 @@ def test_a_7b_model_with_adam_fits_neither_24_nor_80_gb() -> None:
     assert static / 2**30 == pytest.approx(104.3, rel=CLOSE)
     assert training_memory(7e9, memory_bytes=24e9).fits is False
     assert training_memory(7e9, memory_bytes=80e9).fits is False
-    assert training_memory(7e9, memory_bytes=141e9).fits is True
+    whole = training_memory(7e9, sequence=512, hidden=4096, layers=32, fused_cross_entropy=True, memory_bytes=141e9)
+    assert (whole.fits, whole.not_counted) == (True, ())
+
+
+@pytest.mark.parametrize(
+    ("given_too", "missing"),
+    [
+        ({}, ["Activations: give sequence, hidden and layers.", "Logits: give vocabulary, or fused_cross_entropy."]),
+        (SHAPE, ["Logits: give vocabulary, or fused_cross_entropy."]),
+        ({"fused_cross_entropy": True}, ["Activations: give sequence, hidden and layers."]),
+        (SHAPE | {"vocabulary": 1000, "scheme": "zero3", "data_parallel": 8}, ["What ZeRO-3 gathers: give largest_block_parameters."]),
+        (SHAPE | {"vocabulary": 1000, "recipe": "qlora"}, ["The frozen base: give frozen_parameters."]),
+        (SHAPE | {"vocabulary": 1000, "recipe": "qlora", "frozen_parameters": 1e9}, []),
+        (SHAPE | {"vocabulary": 1000}, []),
+    ],
+)  # fmt: skip
+def test_what_is_not_given_is_not_counted_and_leaves_the_fit_open(given_too: dict[str, Any], missing: list[str]) -> None:
+    """Absent is not zero: the total is then the least, and only one that is too much already says that it does not fit."""
+    told = training_memory(1e9, memory_bytes=150e9, **given_too)
+    too_much = training_memory(1e9, memory_bytes=1e9, **given_too)
+
+    assert [text.english() for text in told.not_counted] == missing
+    assert told.fits is (None if missing else True)
+    assert (too_much.fits, too_much.not_counted) == (False, told.not_counted)
+    assert (told.activation_bytes is None) == ("sequence" not in given_too)
 
 
 @pytest.mark.parametrize(("recipe", "gb"), [("mixed-adam-8bit", 70.0), ("bf16-adam", 56.0)])
@@ -97,6 +123,8 @@ def test_logits_of_a_large_vocabulary() -> None:
 def test_the_parts_make_the_total() -> None:
     """With a context, NCCL where there are several ranks, and 5 % for fragments."""
     told = training_memory(8e9, scheme="zero3", data_parallel=8, sequence=4096, hidden=4096, layers=32, vocabulary=128256)
+    assert told.activation_bytes is not None
+    assert told.logits_bytes is not None
     counted = told.static_bytes + told.activation_bytes + told.logits_bytes
 
     assert told.buffers_bytes == pytest.approx(CONTEXT_BYTES + NCCL_BYTES + 0.05 * counted)
