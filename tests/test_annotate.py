@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "how-to" / "annotate.md"
-CURL = "#!/bin/sh\ncat >>\"$SENT\"\necho ';' >>\"$SENT\"\n"
+CURL = '#!/bin/sh\ncat >>"$SENT"\necho \';\' >>"$SENT"\n'
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,13 @@ def test_the_epilog_tells_how_a_job_ended(tmp_path: Path, status: str | None, co
     curl, sent = tmp_path / "curl", tmp_path / "sent"
     curl.write_text(CURL)
     curl.chmod(0o755)
-    names = {"SLURMD_NODENAME": "n1", "SLURM_JOB_USER": "ann", "PROGRAM": "train.py", "FETTLE": "http://127.0.0.1:9", "TOKEN": "x"}
+    names = {
+        "SLURMD_NODENAME": "n1",
+        "SLURM_JOB_USER": "ann",
+        "PROGRAM": "train.py",
+        "FETTLE": "http://127.0.0.1:9",
+        "TOKEN": "x",
+    }
     known = {} if status is None else {"SLURM_JOB_EXIT_CODE": status}
     environment = {**names, **known, "SENT": str(sent), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
 

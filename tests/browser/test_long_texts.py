@@ -107,3 +107,30 @@ def test_no_page_is_wider_than_a_telephone(page: Page) -> None:
             wider[address] = found[:12]
 
     assert wider == {}
+
+
+def test_a_number_and_its_unit_stand_on_one_line(page: Page) -> None:
+    """On a GPU's page at the usual width and on a telephone: the longest clock, rate and size fit into their cells."""
+    for width in (TELEPHONE["width"], 1100, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto("/gpus/1/")
+        broken = page.evaluate("""() => [...document.querySelectorAll(".figures dd[data-unit]")].flatMap((one) => {
+          one.textContent = "1,755 MHz";
+          const lines = one.getClientRects()[0].height / parseFloat(getComputedStyle(one).lineHeight);
+          return lines < 1.5 && one.scrollWidth <= one.clientWidth ? [] : [`${one.dataset.metric}: ${lines} lines, ${one.scrollWidth} of ${one.clientWidth}`];
+        })""")
+
+        assert page.locator(".figures dd[data-unit]").count() > 3
+        assert broken == []
+
+
+def test_the_features_that_a_rule_may_name_are_not_cut(page: Page) -> None:
+    """At the usual width the whole table is seen, with the mark of what is known of now alone beside the name."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto("/rules/new/")
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    cut = page.evaluate("""() => [...document.querySelectorAll(".features")].filter((one) => one.scrollWidth > one.clientWidth + 1)
+      .map((one) => `${one.scrollWidth} of ${one.clientWidth}`)""")
+
+    assert page.locator(".features tbody th", has_text="*").count() > 0
+    assert cut == []

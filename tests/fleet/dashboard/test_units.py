@@ -102,4 +102,12 @@ def test_memory_has_one_unit_in_prose_tables_and_charts() -> None:
 
 def test_it_writes_a_gain_with_two_significant_digits() -> None:
     """`8.00 times` would claim more than anyone knows."""
-    assert [units.factor(value) for value in (1.3, 1.05, 8.0, 2.64, 58, 1000, None)] == ["1.3", "1.05", "8", "2.64", "58", "1,000", "–"]
+    assert [units.factor(value) for value in (1.3, 1.05, 8.0, 2.64, 58, 1000, None)] == [
+        "1.3",
+        "1.05",
+        "8",
+        "2.64",
+        "58",
+        "1,000",
+        "–",
+    ]
