@@ -8,6 +8,7 @@ import pytest
 
 from cli import language
 from cli.__main__ import main
+from tests.advisor.profiles.traces import SCENE, SCENE_METADATA, write
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDING = str(ROOT / "recordings" / "launch_bound.jsonl.gz")
@@ -60,11 +61,6 @@ def test_without_a_catalogue_all_is_english(monkeypatch: pytest.MonkeyPatch, tmp
     language._read.cache_clear()
 
 
-def without_names(text: str) -> str:
-    """What is left of a text in Chinese once code, names of rules, flags, units and formulas are taken away."""
-    return re.sub(r"`[^`]*`|\([^)]*\)|[\w/.:-]*[-_./=0-9][\w/.:-]*", " ", text)
-
-
 def test_advice_is_all_chinese(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """No line outside of code begins with an English word."""
     speak(monkeypatch, LANG="zh_CN.UTF-8")
@@ -108,3 +104,16 @@ def test_plans_refuse_in_chinese_with_the_flags(monkeypatch: pytest.MonkeyPatch,
     assert main(["plan", "batch", "--micro-batch", "3.5"]) == 2
 
     assert re.search(r"--micro-batch.*[\u4e00-\u9fff]", capsys.readouterr().err)
+
+
+def test_a_profile_is_told_in_chinese(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Labels, verdicts and heads of tables; names of kernels and rules stay."""
+    speak(monkeypatch, LANG="zh_CN.UTF-8")
+    file = write(tmp_path / "trace.json", SCENE, **SCENE_METADATA)
+    assert main(["profile", str(file)]) == 0
+    said = capsys.readouterr().out
+
+    assert not re.search(r"Steps|Kernels|idle|supports|cannot tell|What this says|not told|unknown|all others|events", said)
+    assert "对各规则的说明：" in said

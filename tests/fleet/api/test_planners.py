@@ -228,3 +228,23 @@ def test_the_memory_of_a_card_is_what_the_sites_own_cards_have(reader: APIClient
 
     assert plan["input"]["memory_bytes"] == 85_000_000_000
     assert plan["notes"][1].startswith("The memory is the least that a driver of this site tells of such a card")
+
+
+def test_what_was_not_given_is_told_as_not_counted(reader: APIClient) -> None:
+    """Null in place of a zero, no word of a fit, and a warning with the least that is needed; in the reader's language too."""
+    inputs = {"parameters": 8e9, "card": "H200 SXM", "micro_batch": 4}
+    plan = planned(reader, "training-memory", inputs)
+    values = {line["name"]: line["value"] for line in plan["results"]}
+    chinese = planned(reader, "training-memory", inputs, **{"Accept-Language": "zh-hans"})
+
+    assert (values["activation_bytes"], values["logits_bytes"], values["fits"]) == (None, None, None)
+    assert values["not_counted"] == [
+        "Activations: give sequence, hidden and layers.",
+        "Logits: give vocabulary, or fused_cross_entropy.",
+    ]
+    assert plan["warnings"] == [
+        "Whether it fits is unknown without what is not counted: at least 126.2 GiB is needed.",
+        "micro_batch changes nothing here: it counts only with sequence.",
+    ]
+    assert not any(line.startswith("Fits") for line in plan["lines"])
+    assert [text for text in chinese["warnings"] if text in plan["warnings"]] == []

@@ -260,3 +260,13 @@ def test_the_memory_of_a_card_is_what_the_sites_own_cards_have(django_assert_num
 def test_a_card_of_which_no_driver_is_known_says_so() -> None:
     """The vendor's figure may be a few per cent too small."""
     assert "The memory is the vendor's figure" in unescape(page("training-memory", {"parameters": "7B", "card": "A40"}))
+
+
+def test_a_page_says_what_was_not_counted_and_what_changes_nothing() -> None:
+    """As the command line and REST do; nothing on it says that the plan fits."""
+    html = unescape(page("training-memory", {"parameters": "8B", "card": "H200 SXM", "micro_batch": "4"}))
+
+    assert "Whether it fits is unknown without what is not counted: at least 126.2 GiB is needed." in html
+    assert "micro_batch changes nothing here: it counts only with sequence." in html
+    assert "Activations: give sequence, hidden and layers." in html
+    assert "Fits, and leaves a margin" not in html
