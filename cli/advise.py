@@ -177,7 +177,7 @@ def _profile(features: "Mapping[str, float | str | None]") -> list[str]:
         if isinstance(value, float) and name.endswith("_share")
     ]
     kernel = features.get("profile_top_kernel")
-    heaviest = [f"  {_('the heaviest kernel is {kernel}').format(kernel=kernel)}"] if kernel else []
+    heaviest = ["  " + _("the heaviest kernel is {kernel}").format(kernel=kernel)] if kernel else []
     return [_("In the profile:"), *told, *heaviest]
 
 
@@ -268,7 +268,7 @@ def _evidence(line: "Evidence") -> str:
     passed = ""
     if line.comparison and line.threshold is not None and line.unit != "flag":
         passed = f" ({_compared()[line.comparison].format(limit=_reading(line.threshold, line.unit))})"
-    return f"{label}{_(': ')}{_reading(line.value, line.unit)}{passed}"
+    return label + _(": ") + _reading(line.value, line.unit) + passed
 
 
 _SYMBOLS = {"ratio": " %", "percent": " %", "watts": " W", "celsius": " °C", "megahertz": " MHz"}

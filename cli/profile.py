@@ -176,7 +176,7 @@ def _device(device: "Device") -> Iterator[str]:
         ("  " + _("unknown"), idle.unknown_s),
     ):
         if spent is None:
-            yield f"  {left(label, 24)} {_('not told')}"
+            yield "  " + left(label, 24) + " " + _("not told")
         else:
             share = spent / device.span_s if device.span_s else 0.0
             yield f"  {left(label, 24)}{share:>5.0%}  {'#' * round(share * _BAR)}".rstrip()
@@ -210,16 +210,16 @@ def _device(device: "Device") -> Iterator[str]:
 def _table(title: str, rows: "tuple[Kernel, ...]", device: "Device") -> Iterator[str]:
     if not rows:
         return
-    yield f"  {title}{_(':')}"
+    yield "  " + title + _(":")
     heads = right(_("share"), 6) + right(_("total"), 10) + right(_("count"), 10) + right(_("mean"), 10)
-    yield f"    {heads}  {_('name')}"
+    yield "    " + heads + "  " + _("name")
     for row in rows:
         name = row.name if len(row.name) <= _NAME else f"{row.name[: _NAME - 1]}…"
         yield f"    {row.share:>6.1%}{_time(row.total_s):>10}{row.count:>10,}{_time(row.mean_s):>10}  {name}"
     if rows[0] is device.top[0] and (rest := device.kernels - sum(row.count for row in rows)):
         spent = device.kernel_total_s - sum(row.total_s for row in rows)
         share = spent / device.kernel_total_s if device.kernel_total_s else 0.0
-        yield f"    {share:>6.1%}{_time(spent):>10}{rest:>10,}{_time(spent / rest):>10}  {_('all others')}"
+        yield f"    {share:>6.1%}{_time(spent):>10}{rest:>10,}{_time(spent / rest):>10}  " + _("all others")
 
 
 def _time(seconds: float) -> str:

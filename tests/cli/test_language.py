@@ -61,6 +61,18 @@ def test_without_a_catalogue_all_is_english(monkeypatch: pytest.MonkeyPatch, tmp
     language._read.cache_clear()
 
 
+def test_every_text_stands_where_it_is_collected() -> None:
+    """The collector reads no text within a format string: it would be missing from the catalogue in silence."""
+    found = [
+        (file.name, line)
+        for file in (ROOT / "cli").glob("*.py")
+        for line in file.read_text().splitlines()
+        if re.search(r"""\{_\(['"]""", line)
+    ]
+
+    assert found == []
+
+
 def test_advice_is_all_chinese(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """No line outside of code begins with an English word."""
     speak(monkeypatch, LANG="zh_CN.UTF-8")
@@ -115,5 +127,7 @@ def test_a_profile_is_told_in_chinese(
     assert main(["profile", str(file)]) == 0
     said = capsys.readouterr().out
 
-    assert not re.search(r"Steps|Kernels|idle|supports|cannot tell|What this says|not told|unknown|all others|events", said)
+    assert not re.search(
+        r"Steps|Kernels|idle|supports|cannot tell|What this says|not told|mean  name|unknown|all others|events", said
+    )
     assert "对各规则的说明：" in said
