@@ -172,7 +172,7 @@ def _device(device: "Device") -> Iterator[str]:
         ("  " + _("already launched"), idle.queued_s),
         ("  " + _("host launching"), idle.launching_s),
         ("  " + _("host waiting for GPU"), idle.waiting_s),
-        ("  " + _("DataLoader"), idle.loading_s),
+        ("  DataLoader", idle.loading_s),
         ("  " + _("unknown"), idle.unknown_s),
     ):
         if spent is None:
