@@ -31,11 +31,7 @@ _DTYPES: Final = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float3
 def of_jobs(job: pl.DataFrame) -> pl.DataFrame:
     """`job` with `params`, `micro_batch`, `accumulation`, `tp`, `pp`, `dtype`, `sharding`, `recompute`, `offload`, `microbatches`, and of
     the planners `pipeline_bubble`, `pipeline_microbatches`, `workers_needed`, `workers_cap`, `workers_planned`, `checkpoint_interval_s`, `checkpoint_optimum_s`, `mfu`."""
-    have = job.schema
-    job = job.with_columns(
-        pl.lit(None, kind).alias(name) if name not in have else pl.col(name).cast(kind, strict=False)
-        for name, kind in _NEEDS.items()
-    )
+    job = _complete(job)
     job = job.with_columns(
         params=pl.col("told_params"),
         micro_batch=pl.coalesce("told_micro_batch", "flag_micro_batch_size", "flag_per_device_train_batch_size"),
@@ -68,6 +64,20 @@ def of_jobs(job: pl.DataFrame) -> pl.DataFrame:
         communication_share=pl.max_horizontal("comm_share", "share_communication"),
         clock_92=(0.92 * pl.col("sm_clock_max_mhz")).round().cast(pl.Int64),
         power_85=(0.85 * pl.col("power_limit_default_w")).round().cast(pl.Int64),
+    )
+
+
+def mfu(job: pl.DataFrame) -> pl.Series:
+    """Model FLOP utilisation of each job, from 0 to 1 (PL-3), of what is told of it alone; null where something is not known."""
+    return _complete(job).with_columns(dtype=_dtype()).select(mfu=_mfu()).to_series()
+
+
+def _complete(job: pl.DataFrame) -> pl.DataFrame:
+    """`job` with all columns of _NEEDS."""
+    have = job.schema
+    return job.with_columns(
+        pl.lit(None, kind).alias(name) if name not in have else pl.col(name).cast(kind, strict=False)
+        for name, kind in _NEEDS.items()
     )
 
 

@@ -50,6 +50,7 @@ INSTALLED_APPS = [
     "fleet.jobs",
     "fleet.slow",
     "fleet.findings",
+    "fleet.reports",
     "fleet.notify",
     "fleet.live",
     "fleet.api",

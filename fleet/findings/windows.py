@@ -226,3 +226,10 @@ def _places(reporting: set[int], gpus: Mapping[int, Card], jobs: Mapping[int, st
     for job, held in members.items():
         places["job", job] = Place(gpus[held[0]].node_id, tuple(held))
     return places
+
+
+def facts_of(gpus: Collection[int]) -> pl.DataFrame:
+    """`Window.facts` of these GPUs, without jobs; those that the inventory does not have are left out."""
+    cards = [Card(*card) for card in Gpu.objects.filter(pk__in=gpus).order_by("pk").values_list(*_CARD)]
+    nodes = Node.objects.in_bulk({card.node_id for card in cards})
+    return pl.DataFrame([_facts(card, nodes[card.node_id], None) for card in cards], schema=FACTS, strict=False)

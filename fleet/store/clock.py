@@ -116,7 +116,15 @@ def _of_now(scope: Scope, since: int, metrics: Collection[str] | None, skews: Ah
 
 
 def series(
-    scope: Scope, entity: int, metrics: Collection[str], start: int, end: int, step_s: int, *, ahead: Ahead | None = None
+    scope: Scope,
+    entity: int,
+    metrics: Collection[str],
+    start: int,
+    end: int,
+    step_s: int,
+    *,
+    ahead: Ahead | None = None,
+    full: bool = False,
 ) -> pl.DataFrame:
     """One entity in buckets, as Series.series answers. Buckets stay whole, so times are right to half a bucket.
 
@@ -126,7 +134,7 @@ def series(
     moved = round(skew / step_s) * step_s
     names = held.asked(scope, metrics) if 0 < step_s < held.HELD_S and start < end else []
     early = held.HELD_S if names else 0
-    frame = store().series(scope, entity, metrics, start + moved - early, end + moved, step_s)
+    frame = store().series(scope, entity, metrics, start + moved - early, end + moved, step_s, full=full)
     frame = frame.with_columns(pl.col("ts") - moved) if moved else frame
     if not names:
         return frame
