@@ -25,9 +25,9 @@ from fleet.api.pagination import Page
 from fleet.api.permissions import MayTellJobs
 from fleet.api.problems import problem, rows
 from fleet.api.serializers import FindingSerializer
-from fleet.findings.models import RANK, Finding
 from fleet.jobs.models import SOURCES, STATES, Allocation, Job
 from fleet.jobs.telling import keep
+from fleet.reports.happened import findings_of
 
 
 class AllocationSerializer(serializers.ModelSerializer[Allocation]):
@@ -182,12 +182,7 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
     def findings(self, request: Request, pk: str) -> Response:
         """What was found of the job and of the GPUs that it held, while it ran: the strongest first."""
         job = self.get_object()
-        cards = Allocation.objects.filter(job=job, gpu__isnull=False).values("gpu")
-        of_it = Q(scope__in=("job", "service"), target=job.target) | Q(scope="gpu", gpus__in=cards)
-        then = Q(resolved_at=None) | Q(resolved_at__gte=job.started_at)
-        if job.ended_at is not None:
-            then &= Q(opened_at__lt=job.ended_at)
-        findings = Finding.objects.filter(of_it, then, shadow=False).select_related("node").prefetch_related("gpus")
+        findings = findings_of(job).select_related("node").prefetch_related("gpus")
         paginator = Page()
-        page = paginator.paginate_queryset(findings.order_by(*RANK, "id").distinct(), request, view=self)
+        page = paginator.paginate_queryset(findings, request, view=self)
         return paginator.get_paginated_response(FindingSerializer(page or [], many=True).data)

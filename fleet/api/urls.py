@@ -8,6 +8,7 @@ from fleet.api.baselines import BaselineView, PowerFloorsView
 from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
 from fleet.api.commands import CommandViewSet
 from fleet.api.coverage import CoverageView
+from fleet.api.job_report import JobReportView
 from fleet.api.jobs import JobViewSet
 from fleet.api.node_health import GPU, NODE, FleetHealthView, GpuHealthView, NodeHealthView
 from fleet.api.own_rules import OwnRuleViewSet
@@ -36,6 +37,7 @@ urlpatterns = [
     *router.urls,
     re_path(rf"^nodes/{NODE}/health/$", NodeHealthView.as_view(), name="node-health"),
     re_path(rf"^gpus/{GPU}/health/$", GpuHealthView.as_view(), name="gpu-health"),
+    re_path(r"^jobs/(?P<id>[0-9]{1,18})/report/$", JobReportView.as_view(), name="job-report"),
     path("health/", FleetHealthView.as_view(), name="fleet-health"),
     path("placements/", PlacementsView.as_view(), name="placements"),
     re_path(r"^jobs/(?P<id>[0-9]{1,18})/baseline/$", BaselineView.as_view(), name="job-baseline"),
