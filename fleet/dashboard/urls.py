@@ -3,7 +3,7 @@
 from django.contrib.auth import views as auth
 from django.urls import include, path, register_converter
 
-from fleet.dashboard.views import commands, families, findings, gpus, icon, nodes, overview, own_rules, planners, rules
+from fleet.dashboard.views import commands, families, findings, gpus, icon, jobs, nodes, overview, own_rules, planners, rules
 
 
 class NodeName:
@@ -34,6 +34,8 @@ urlpatterns = [
     path("findings/<int:finding_id>/", findings.finding, name="finding"),
     path("findings/<int:finding_id>/evidence.json", findings.evidence, name="finding-evidence"),
     path("findings/<int:finding_id>/decide/", findings.decide, name="finding-decide"),
+    path("jobs/", jobs.jobs, name="jobs"),
+    path("jobs/<int:job_id>/", jobs.job, name="job"),
     path("planners/", planners.planners, name="planners"),
     path("planners/<slug:name>/", planners.planner, name="planner"),
     path("rules/", rules.rules, name="rules"),

@@ -90,6 +90,24 @@ def ratio(value: Readable) -> str:
 
 
 @register.filter
+def energy(value: Readable) -> str:
+    """Joules as people pay for them: `589 Wh`, `12.4 kWh`."""
+    number = _number(value)
+    if number is None:
+        return ABSENT
+    if 0 < number < 1800:  # little is not nothing
+        return f"{_digits(number / 3600)}{SPACE}Wh" if number >= 36 else f"< 0.01{SPACE}Wh"
+    return _scaled(number / 3600, 1000, ("Wh", "kWh", "MWh", "GWh"))
+
+
+@register.filter
+def gpu_hours(value: Readable) -> str:
+    """GPU-hours, three digits that say something: `0.17`, `12.5`, `1,024`."""
+    number = _number(value)
+    return ABSENT if number is None else "< 0.01" if 0 < number < 0.005 else _digits(number)
+
+
+@register.filter
 def megahertz(value: Readable) -> str:
     """`1,755 MHz`."""
     number = _number(value)

@@ -111,3 +111,27 @@ def test_it_writes_a_gain_with_two_significant_digits() -> None:
         "1,000",
         "–",
     ]
+
+
+
+@pytest.mark.parametrize(
+    ("joules", "text"),
+    [
+        (None, "–"),
+        (0, "0 Wh"),
+        (20, "< 0.01 Wh"),
+        (900, "0.25 Wh"),
+        (3_600_000, "1.00 kWh"),
+        (2_142_000, "595 Wh"),
+        (3.6e10, "10.0 MWh"),
+    ],
+)
+def test_it_writes_energy_as_people_pay_for_it(joules: float | None, text: str) -> None:
+    """Watt-hours, in the unit that leaves three digits; little is not nothing."""
+    assert units.energy(joules).replace(NB, " ") == text
+
+
+@pytest.mark.parametrize(("hours", "text"), [(None, "–"), (0, "0"), (0.001, "< 0.01"), (0.17, "0.17"), (1024.2, "1,024")])
+def test_it_writes_gpu_hours(hours: float | None, text: str) -> None:
+    """Less than can be written is not nothing."""
+    assert units.gpu_hours(hours) == text
