@@ -28,7 +28,7 @@ def document(job: Job, at: datetime, before: dict[str, Any] | None = None) -> di
     intervals = dict(Node.objects.filter(pk__in={span.node for span in own.spans}).values_list("pk", "interval_s"))
     used = usage.used(own, intervals, at.timestamp())
     figures, absent = usage.figures(own, used)
-    told = ranks.reported(own)
+    told = ranks.reported(own, at.timestamp())
     bins = timeline.timeline(own, (before or {}).get("bins", ()), (before or {}).get("until", 0))
     verdict = timeline.summed(bins)
     spread = ranks.spread(own, told, used.busy_p50)

@@ -5,7 +5,7 @@ share of a histogram, so that a month of 512 GPUs takes no more memory than an h
 of such means, and `resolution_s` says how long they are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,9 +14,10 @@ import numpy.typing as npt
 import polars as pl
 
 from advisor.samples import ACTIVE, HELD_BYTES
-from fleet.reports.spans import Held, Span
+from fleet.reports.spans import HOUR_S, Held, Span
 from fleet.store import clock
-from fleet.store.kept import kept
+from fleet.store.hourly import hours
+from fleet.store.kept import DAY_S, kept
 from fleet.store.series import LEVELS, store
 
 MOST_VALUES: Final = 500_000
@@ -25,6 +26,10 @@ ROWS_AT_ONCE: Final = 200_000
 QUANTILES: Final = (5, 25, 50, 75, 95)
 SHARES: Final = ("busy", "sm_active", "tensor_active", "dram_active")
 """What quantiles are made of: the compute engine's time, and the units'."""
+FEW_GPUS: Final = 16
+"""Of more, hours are read of all at once: one by one a month of each takes a third of a second."""
+TAIL_S: Final = 6 * HOUR_S
+"""What is not rolled up yet is read by the minute, if it is no more than this."""
 _STEPS: Final = 1000
 _READ_S: Final = 60
 """A bucket this long has readings of its own of what is read every quarter of a minute."""
@@ -61,15 +66,13 @@ def used(held: Held, intervals: Mapping[int, float], now: float) -> Usage:
     step_s = resolution(held, now)
     whole = Sums()
     busy_p50: dict[int, float] = {}
-    for frame in _frames(held.spans, step_s):
-        rows = _figures(frame, held.spans, intervals, step_s)
+    for frame, spans, length in _frames(held.spans, step_s):
+        rows = _figures(frame, spans, intervals, length)
         _fold(whole, rows)
-        joules, known_s = _energy(rows, step_s)
+        joules, known_s = _energy(rows, length)
         whole.energy_j += joules
         whole.energy_s += known_s
-        for (gpu,), part in rows.filter(pl.col("busy").is_not_null()).group_by("gpu"):
-            half = part.sort("busy").with_columns(sofar=pl.col("seconds").cum_sum(), all=pl.col("seconds").sum())
-            busy_p50[int(gpu)] = float(half.filter(pl.col("sofar") >= pl.col("all") / 2)["busy"][0])
+        _medians(busy_p50, rows)
     return Usage(step_s, whole, busy_p50)
 
 
@@ -93,16 +96,37 @@ def quantiles(levels: npt.NDArray[np.float64]) -> dict[str, float] | None:
     return {f"p{one}": float(np.searchsorted(sofar, total * one / 100 - 1e-9)) / _STEPS for one in QUANTILES}
 
 
-def _frames(spans: Sequence[Span], step_s: int) -> Iterator[pl.DataFrame]:
-    """Buckets of some GPUs at a time: `gpu`, `ts`, `n` (samples; null: one), and of each metric mean, lowest and highest."""
-    by_gpu: dict[int, list[Span]] = {}
-    for span in spans:
-        by_gpu.setdefault(span.gpu, []).append(span)
+def _medians(known: dict[int, float], rows: pl.DataFrame) -> None:
+    """Add each GPU's median; one that is there already has it of a longer stretch."""
+    half = (
+        rows.filter(pl.col("busy").is_not_null())
+        .sort("gpu", "busy")
+        .with_columns(sofar=pl.col("seconds").cum_sum().over("gpu"), all=pl.col("seconds").sum().over("gpu"))
+        .filter(pl.col("sofar") >= pl.col("all") / 2)
+        .group_by("gpu", maintain_order=True)
+        .agg(pl.col("busy").first())
+    )
+    for gpu, busy in half.iter_rows():
+        known.setdefault(gpu, busy)
+
+
+def _frames(spans: Sequence[Span], step_s: int) -> Iterator[tuple[pl.DataFrame, Sequence[Span], int]]:
+    """Buckets of some GPUs at a time, the spans that they are of, and how long they are.
+
+    Columns: `gpu`, `ts`, `<metric>_n` (samples; not of raw rows), and of each metric mean, lowest and highest.
+    """
+    by_gpu = _by_gpu(spans)
+    if step_s == HOUR_S and len(by_gpu) > FEW_GPUS:
+        cut = yield from _hours(spans)
+        spans = [Span(one.gpu, one.node, max(one.start, cut), one.end) for one in spans if one.end > cut]
+        by_gpu = _by_gpu(spans)
+        if spans and max(one.end for one in spans) - cut <= TAIL_S:
+            step_s = _READ_S
     if step_s > 1:
         ahead = clock.ahead("gpu", list(by_gpu))
         for gpu, own in by_gpu.items():
             frame = clock.series("gpu", gpu, _METRICS, own[0].start, own[-1].end, step_s, ahead=ahead, full=True)
-            yield frame.with_columns(gpu=pl.lit(gpu, pl.Int64))
+            yield frame.with_columns(gpu=pl.lit(gpu, pl.Int64)), own, step_s
         return
     group: list[int] = []
     rows = 0
@@ -110,10 +134,39 @@ def _frames(spans: Sequence[Span], step_s: int) -> Iterator[pl.DataFrame]:
         group.append(gpu)
         rows += own[-1].end - own[0].start
         if rows >= ROWS_AT_ONCE:
-            yield _raw(group, by_gpu)
+            yield _raw(group, by_gpu), spans, step_s
             group, rows = [], 0
     if group:
-        yield _raw(group, by_gpu)
+        yield _raw(group, by_gpu), spans, step_s
+
+
+def _hours(spans: Sequence[Span]) -> Generator[tuple[pl.DataFrame, Sequence[Span], int], None, int]:
+    """As `_frames`, of the roll-ups of an hour that the engine has at hand, a day of all GPUs at a time; returns up to when they go."""
+    start, end = min(one.start for one in spans) // HOUR_S * HOUR_S, max(one.end for one in spans)
+    gpus = pl.Series(sorted({one.gpu for one in spans}))
+    cut = start
+    for day in range(start, end, DAY_S):
+        found = hours(store(), "gpu", day, min(day + DAY_S, end), _METRICS)
+        if found is None:
+            return start
+        found = found.with_columns(gpu=pl.col("entity").cast(pl.Int64)).filter(pl.col("gpu").is_in(gpus.implode()))
+        if found.height:
+            cut = int(found.select(pl.col("ts").max()).item()) + HOUR_S
+            until = min(day + DAY_S, cut)
+            part = [
+                Span(one.gpu, one.node, max(one.start, day), min(one.end, until))
+                for one in spans
+                if one.start < until and one.end > day
+            ]
+            yield found, part, HOUR_S
+    return cut
+
+
+def _by_gpu(spans: Sequence[Span]) -> dict[int, list[Span]]:
+    found: dict[int, list[Span]] = {}
+    for span in spans:
+        found.setdefault(span.gpu, []).append(span)
+    return found
 
 
 def _raw(gpus: Sequence[int], by_gpu: Mapping[int, Sequence[Span]]) -> pl.DataFrame:

@@ -146,9 +146,9 @@ def test_a_month_of_512_cards_is_read_by_the_hour() -> None:
     assert resolution(held(job(gpus, 600, job_id="2"), NOON), NOON.timestamp()) == 1
 
 
-@pytest.mark.parametrize("step_s", [60, 3600])
-def test_roll_ups_give_the_same_sums(step_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the minute and by the hour energy, coverage and idle hours are those of the seconds."""
+@pytest.mark.parametrize(("step_s", "few"), [(60, 16), (3600, 16), (3600, 0)])
+def test_roll_ups_give_the_same_sums(step_s: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the minute, by the hour, and by hours of all GPUs at once: energy, coverage and idle hours are those of the seconds."""
     (card,) = cards()
     noon = int(NOON.timestamp())
     rows = [
@@ -158,6 +158,7 @@ def test_roll_ups_give_the_same_sums(step_s: int, monkeypatch: pytest.MonkeyPatc
     ]  # fmt: skip
     store().write("gpu", pl.DataFrame(rows))
     row = job([card], 7200)
+    monkeypatch.setattr("fleet.reports.usage.FEW_GPUS", few)
     monkeypatch.setattr("fleet.reports.usage.resolution", lambda *_: step_s)
     found = document(row, NOON)
 
