@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from django.conf import settings
 
-from fleet.inventory.models import Gpu, Node
+from fleet.inventory.models import Node
 from fleet.jobs.models import Job
 from fleet.reports import flops, happened, ranks, timeline, usage
 from fleet.reports.spans import Held, held
@@ -25,7 +25,7 @@ def document(job: Job, at: datetime, before: dict[str, Any] | None = None) -> di
     StoreError when the store cannot be read.
     """
     own = held(job, at)
-    intervals = dict(Node.objects.filter(pk__in={span.node for span in own.spans}).values_list("pk", "interval_s"))
+    intervals = dict(Node.objects.filter(pk__in=own.cards.values("node")).values_list("pk", "interval_s"))
     used = usage.used(own, intervals, at.timestamp())
     figures, absent = usage.figures(own, used)
     told = ranks.reported(own, at.timestamp())
@@ -44,7 +44,7 @@ def document(job: Job, at: datetime, before: dict[str, Any] | None = None) -> di
         "until": own.end,
         **figures,
         "gpus": len(own.gpus) + len(own.unknown),
-        "models": sorted(set(Gpu.objects.filter(pk__in=own.gpus).values_list("model", flat=True))),
+        "models": sorted(set(own.cards.order_by().values_list("model", flat=True))),
         "nodes": list(own.nodes[:MOST_NAMED]),
         "nodes_total": len(own.nodes),
         "shared": [list(one) for one in own.shared[:MOST_NAMED]],
@@ -60,7 +60,7 @@ def document(job: Job, at: datetime, before: dict[str, Any] | None = None) -> di
         "mfu": mfu,
         "price": settings.FETTLE_GPU_HOUR_PRICE,
         "currency": settings.FETTLE_CURRENCY if settings.FETTLE_GPU_HOUR_PRICE is not None else None,
-        "energy_of_module": Gpu.objects.filter(pk__in=own.gpus, power_scope="module").exists(),
+        "energy_of_module": own.cards.filter(power_scope="module").exists(),
         "events": happening,
         "events_total": events_total,
         "findings": happened.kept_findings(job),

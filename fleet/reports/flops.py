@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from advisor.planned import mfu
-from fleet.inventory.models import Gpu, Process
+from fleet.inventory.models import Process
 from fleet.reports.ranks import Reported
 from fleet.reports.spans import Held
 
@@ -23,7 +23,7 @@ def model_flop_utilisation(held: Held, told: Reported) -> tuple[float | None, st
     numbers = {name: _number(labels.get(name)) for name in _NUMBERS}
     if all(value is None for value in numbers.values()):
         return None, "no_model"
-    models = set(Gpu.objects.filter(pk__in=held.gpus).values_list("model", flat=True))
+    models = set(held.cards.order_by().values_list("model", flat=True))
     if len(models) != 1:
         return None, "no_peak"
     row = {
@@ -41,9 +41,10 @@ def model_flop_utilisation(held: Held, told: Reported) -> tuple[float | None, st
 
 def _labels(held: Held) -> dict[str, str]:
     """What processes on the job's nodes told of the model while it ran; of several the one that told most."""
-    nodes = {span.node for span in held.spans}
     start, end = (datetime.fromtimestamp(at, UTC) for at in (held.start, held.end))
-    rows = Process.objects.filter(node__in=nodes, first_seen_at__lt=end, last_seen_at__gte=start).order_by("-last_seen_at")
+    rows = Process.objects.filter(node__in=held.cards.values("node"), first_seen_at__lt=end, last_seen_at__gte=start).order_by(
+        "-last_seen_at"
+    )
     wanted = {*_NUMBERS, *_WORDS, *_SWITCHES}
     best: dict[str, str] = {}
     for labels in rows.values_list("labels", flat=True)[:1000]:

@@ -8,7 +8,7 @@ from django.db.models import Q, QuerySet
 from django.forms.models import model_to_dict
 
 from fleet.findings.models import RANK, Finding
-from fleet.inventory.models import Event, Node
+from fleet.inventory.models import Event
 from fleet.jobs.models import Allocation, Job
 from fleet.reports.spans import Held
 
@@ -26,8 +26,8 @@ _TIMES: Final = ("opened_at", "last_seen_at", "resolved_at")
 def events(held: Held) -> tuple[list[dict[str, Any]], int]:
     """The events of the job's GPUs, and those of its nodes that concern all of them, oldest first; and how many there are in all."""
     start, end = (datetime.fromtimestamp(at, UTC) for at in (held.start, held.end))
-    nodes = set(Node.objects.filter(name__in=held.nodes).values_list("pk", flat=True)) | {span.node for span in held.spans}
-    mine = Q(gpu__in=held.gpus) | Q(gpu=None, kind__in=(*_OF_GPUS, *_OF_NODES))
+    nodes = Allocation.objects.filter(job=held.job, node__isnull=False).values("node")
+    mine = Q(gpu__in=held.cards.values("pk")) | Q(gpu=None, kind__in=(*_OF_GPUS, *_OF_NODES))
     rows = Event.objects.filter(mine, node__in=nodes, observed_at__gte=start, observed_at__lte=end)
     rows = rows.filter(kind__in=(*_OF_GPUS, *_OF_NODES)).order_by("observed_at", "pk")
     return [

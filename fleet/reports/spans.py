@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from django.db.models import QuerySet
+
+from fleet.inventory.models import Gpu
 from fleet.jobs.models import Allocation, Job
 
 HOUR_S: Final = 3600
@@ -33,6 +36,7 @@ class Held:
     `shared` and `unknown` name the devices as (node, device).
     """
 
+    job: int
     start: int
     end: int
     spans: tuple[Span, ...]
@@ -51,6 +55,11 @@ class Held:
     def gpus(self) -> tuple[int, ...]:
         """The GPUs of the spans, in order."""
         return tuple(sorted({span.gpu for span in self.spans}))
+
+    @property
+    def cards(self) -> QuerySet[Gpu]:
+        """The rows of what was its own, by a subquery: there may be more than a database takes by name."""
+        return Gpu.objects.filter(pk__in=Allocation.objects.filter(job=self.job, shared=False, gpu__isnull=False).values("gpu"))
 
 
 def held(job: Job, at: datetime) -> Held:
@@ -73,6 +82,7 @@ def held(job: Job, at: datetime) -> Held:
             named[kind][row.node_name, row.device] = None
     own = tuple(Span(gpu, node, first, last) for (gpu, node), times in sorted(spans.items()) for first, last in _joined(times))
     return Held(
+        job.pk,
         start,
         end,
         own,

@@ -51,7 +51,7 @@ def test_bins_that_were_judged_stay_when_the_telemetry_has_gone() -> None:
 def test_a_job_has_no_more_bins_than_fit_however_long_it_runs() -> None:
     """From a minute to a year."""
     for seconds in (1, 60, 1800, 1801, 86_400, 30 * 86_400, 365 * 86_400):
-        own = Held(0, seconds, (), 0, 0, (), (), ())
+        own = Held(1, 0, seconds, (), 0, 0, (), (), ())
         assert seconds / bin_s(own) <= MOST_BINS
 
 

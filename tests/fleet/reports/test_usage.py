@@ -139,7 +139,7 @@ def test_a_month_of_512_cards_is_read_by_the_hour() -> None:
     gpus = cards(1)
     row = job(gpus, 30 * 86_400)
     one = held(row, NOON)
-    many = type(one)(one.start, one.end, one.spans * 512, 0, 0, (), (), ("n1",))
+    many = type(one)(one.job, one.start, one.end, one.spans * 512, 0, 0, (), (), ("n1",))
 
     assert resolution(many, NOON.timestamp()) == 3600
     assert sum(span.seconds for span in many.spans) / 3600 <= MOST_VALUES
