@@ -12,8 +12,9 @@ from fleet.jobs.holding import Held, holders
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One job with the GPUs of the page that it holds. `shared`: others hold some of them at the same time."""
+    """One job (the key of its row) with the GPUs of the page that it holds. `shared`: others hold some of them at the same time."""
 
+    job: int
     target: str
     indices: tuple[int, ...]
     since: datetime
@@ -31,6 +32,7 @@ def rows(gpus: Iterable[Gpu]) -> list[Row]:
             held.setdefault(one.target, []).append((index[gpu], one))
     return [
         Row(
+            mine[-1][1].job,
             target,
             tuple(dict.fromkeys(place for place, _ in mine)),
             min(one.from_at for _, one in mine),

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from fleet.dashboard.job_timeline import HEIGHT, WIDTH, drawn
 from fleet.findings.lifecycle import Place
 from fleet.findings.lifecycle import report as told
 from fleet.findings.models import Finding
+from fleet.inventory.models import Node
 from fleet.reports.summaries import SETTLED, keep
 from fleet.store.series import StoreError, store
 from tests.fleet.reports.played import cards, give, job, play
@@ -169,3 +171,12 @@ def test_a_timeline_is_drawn_to_scale_with_gaps() -> None:
     assert made.stretches[1].bars == ()
     assert len(made.bands) == len(made.medians) == 2
     assert [slug for slug, _ in made.legend] == ["idle", "data", "compute"]
+
+
+def test_the_page_of_a_node_leads_to_the_jobs_that_hold_its_gpus(viewer: Client) -> None:
+    """And their reports lead back to the node."""
+    (card,) = cards()
+    Node.objects.update(last_seen_at=timezone.now())
+    row = job([card], running=True)
+    assert f'href="/jobs/{row.pk}/"' in text(viewer, "/nodes/n1/")
+    assert 'href="/nodes/n1/"' in text(viewer, f"/jobs/{row.pk}/")
