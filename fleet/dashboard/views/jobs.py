@@ -20,6 +20,7 @@ from fleet.jobs.models import END_STATES, STATES, Allocation, Job
 from fleet.reports.happened import findings
 from fleet.reports.summaries import Report, report
 from fleet.reports.words import why
+from fleet.slow.models import JobRun
 from fleet.store.series import StoreError
 
 A_PAGE: Final = 50
@@ -112,6 +113,7 @@ def job(request: HttpRequest, job_id: int) -> HttpResponse:
             "job": found,
             "row": row(found, now),
             "source": job_words.SOURCE.get(found.source, found.source),
+            "family_known": JobRun.objects.filter(program=found.family).exists(),
             "runs": Job.objects.filter(cluster=found.cluster, job_id=found.job_id).count(),
             "recordings": Node.objects.filter(name__in=nodes).exclude(recording="").count(),
             "nodes_known": set(Node.objects.filter(name__in=nodes[:64]).values_list("name", flat=True)),

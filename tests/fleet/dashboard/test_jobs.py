@@ -18,6 +18,7 @@ from fleet.reports.summaries import SETTLED, keep
 from fleet.store.series import StoreError, store
 from tests.fleet.reports.played import cards, give, job, play
 from tests.fleet.rows import NOON, event, found
+from tests.fleet.slow.past import run
 
 pytestmark = pytest.mark.django_db
 EVIL = "<script>alert(1)</script>"
@@ -180,3 +181,14 @@ def test_the_page_of_a_node_leads_to_the_jobs_that_hold_its_gpus(viewer: Client)
     row = job([card], running=True)
     assert f'href="/jobs/{row.pk}/"' in text(viewer, "/nodes/n1/")
     assert 'href="/nodes/n1/"' in text(viewer, f"/jobs/{row.pk}/")
+
+
+def test_a_report_leads_to_its_family_where_that_has_runs(viewer: Client) -> None:
+    """A family of which no run was seen has no page."""
+    (card,) = cards()
+    row = job([card])
+    assert 'href="/families/' not in text(viewer, f"/jobs/{row.pk}/")
+
+    run(card.node, NOON - timedelta(hours=2), NOON - timedelta(hours=1), program=row.family)
+    assert 'href="/families/west/ada/train/"' in text(viewer, f"/jobs/{row.pk}/")
+    assert viewer.get("/families/west/ada/train/").status_code == 200
