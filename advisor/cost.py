@@ -3,6 +3,7 @@
 A price that nobody told makes the cost unknown, never nothing; the caller writes numbers the way its reader expects.
 """
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -11,6 +12,15 @@ from advisor.text import Text, _
 HOURS_A_DAY: Final = 24
 WITHOUT_PRICE: Final = _("{hours} GPU-hours a day")
 WITH_PRICE: Final = _("{hours} GPU-hours a day, {money} at {price} a GPU-hour")
+
+
+def recoverable(low: float, high: float) -> float:
+    """The share of a target's time that a gain of `low` to `high` times the speed wins back, 0 to 1.
+
+    At the geometric middle of the range, where ratios have theirs: the same work is done in 1 / gain of the time. Nothing where it
+    becomes slower.
+    """
+    return round(1 - 1 / math.sqrt(max(1.0, low * high)), 4)
 
 
 def gpu_hours_a_day(recoverable: float, gpus: int | None) -> float | None:

@@ -60,7 +60,7 @@ class Finding:
     evidence: tuple[Evidence, ...]
     change: tuple[Change, ...]
     expected_gain: Gain | None
-    recoverable: float  # share of the target's time that could be won back, 0 to 1
+    recoverable: float  # share of the target's time that could be won back, 0 to 1: 1 - 1/gain where a gain is promised
     risk: Text
     rollback: Text
     verify: Text

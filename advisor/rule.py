@@ -90,12 +90,27 @@ class Says:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """Risk, rollback and verification for the case that `when` holds: of the steps that are said then."""
+
+    when: pl.Expr
+    risk: str
+    rollback: str
+    verify: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Expect:
-    """The speed to expect as a ratio to today's, each bound a number or an expression, and what it rests on."""
+    """The speed to expect as a ratio to today's, each bound a number or an expression, and what it rests on.
+
+    What could be won back follows from it (`cost.recoverable`); with `wins_time_back` False nothing: answers come sooner, and the GPUs
+    are held as long as before.
+    """
 
     low: float | pl.Expr
     high: float | pl.Expr
     basis: str
+    wins_time_back: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -121,10 +136,13 @@ class Rule:
     evidence: tuple[Show, ...]
     change: tuple[Step, ...]
     gain: Expect | None = None
-    recovers: float | pl.Expr = 0.0  # share of the target's time to win back, 0 to 1
+    recovers: float | pl.Expr = (
+        0.0  # share of the target's time to win back, 0 to 1; only without a gain, which says it otherwise
+    )
     risk: str
     rollback: str
     verify: str
+    terms: tuple[Terms, ...] = ()  # the first that holds is said instead of `risk`, `rollback` and `verify`
     sources: tuple[str, ...]
 
     def threshold_of(self, field: str) -> str | None:
@@ -142,6 +160,7 @@ class Rule:
             self.severity,
             self.recovers,
             *(case.when for case in self.cases),
+            *(terms.when for terms in self.terms),
         ]
         parts += [step.when for step in self.change]
         parts += [self.gain.low, self.gain.high] if self.gain else []
@@ -171,6 +190,8 @@ def load() -> tuple[Rule, ...]:
         rule = importlib.import_module(f"{rules.__name__}.{module.name}").RULE
         if rule.id.replace("-", "_") != module.name:
             raise ValueError(f"advisor/rules/{module.name}.py holds the rule {rule.id}; its file must bear its name.")
+        if rule.gain is not None and (isinstance(rule.recovers, pl.Expr) or rule.recovers):
+            raise ValueError(f"advisor/rules/{module.name}.py: what it recovers follows from its gain; leave `recovers` out.")
         named = {name.removeprefix(PARAM) for name in rule.reads() if name.startswith(PARAM)}
         named |= {show.threshold for show in rule.evidence if isinstance(show.threshold, str)}
         if strange := sorted(named ^ {threshold.name for threshold in rule.thresholds}):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from advisor import cost
 from advisor.finding import Change, Confidence, Evidence, Finding, Gain
 from advisor.rule import PARAM, Comparison, Rule, Show
 from advisor.text import Text, UnsafeValueError, Value, fields, quoted
@@ -35,6 +36,10 @@ def finding(hit: Fired) -> Finding:
     gain = None
     if rule.gain is not None and row["_low"] is not None and row["_high"] is not None:
         gain = Gain(round(row["_low"], 2), round(max(row["_low"], row["_high"]), 2), text(rule.gain.basis))
+    recovers = min(1.0, max(0.0, float(row["_recovers"] or 0.0)))
+    if gain is not None and rule.gain is not None and rule.gain.wins_time_back:
+        recovers = cost.recoverable(gain.low, gain.high)
+    terms = rule if row["_terms"] is None else rule.terms[row["_terms"]]
     evidence = tuple(
         Evidence(show.feature, _number(row.get(show.feature)), show.unit, *_passed(show, row))
         for show in rule.evidence
@@ -52,10 +57,10 @@ def finding(hit: Fired) -> Finding:
         evidence=evidence,
         change=tuple(_changes(rule, row, params)),
         expected_gain=gain,
-        recoverable=round(min(1.0, max(0.0, float(row["_recovers"] or 0.0))), 4),
-        risk=text(rule.risk),
-        rollback=text(rule.rollback),
-        verify=text(rule.verify),
+        recoverable=round(recovers, 4),
+        risk=text(terms.risk),
+        rollback=text(terms.rollback),
+        verify=text(terms.verify),
         sources=rule.sources,
         gpus=len(hit.gpus) or None,
     )

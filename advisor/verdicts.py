@@ -22,6 +22,7 @@ _MOST_RULES = 2_000
 def shown(rule: Rule) -> frozenset[str]:
     """Every column that a finding of `rule` shows."""
     texts = [rule.title, rule.summary, rule.risk, rule.rollback, rule.verify, *(step.text for step in rule.change)]
+    texts += [text for terms in rule.terms for text in (terms.risk, terms.rollback, terms.verify)]
     texts += [case.summary for case in rule.cases]
     if rule.gain is not None:
         texts.append(rule.gain.basis)
@@ -89,7 +90,8 @@ def missing(rule: Rule) -> pl.Expr:
 @lru_cache(_MOST_RULES)
 def row_of(rule: Rule) -> tuple[pl.Expr, ...]:
     """What said.py reads of a row on which the rule fired."""
-    extra = {"_level": _level(rule), "_severity": rule.severity, "_recovers": rule.recovers, "_case": _case(rule)}
+    extra = {"_level": _level(rule), "_severity": rule.severity, "_recovers": rule.recovers}
+    extra |= {"_case": _first([case.when for case in rule.cases]), "_terms": _first([terms.when for terms in rule.terms])}
     if rule.confirmed is not None:
         extra["_confirmed"] = rule.confirmed.fill_null(False)
     extra |= {f"_step{k}": step.when.fill_null(False) for k, step in enumerate(rule.change) if step.when is not None}
@@ -111,11 +113,11 @@ def _level(rule: Rule) -> pl.Expr:
     return level
 
 
-def _case(rule: Rule) -> pl.Expr:
-    """Which of `rule.cases` holds; null for none."""
+def _first(cases: Sequence[pl.Expr]) -> pl.Expr:
+    """The number of the first of `cases` that holds; null for none."""
     number: pl.Expr = pl.lit(None, pl.Int32)
-    for k, case in reversed(list(enumerate(rule.cases))):
-        number = pl.when(case.when.fill_null(False)).then(pl.lit(k, pl.Int32)).otherwise(number)
+    for k, holds in reversed(list(enumerate(cases))):
+        number = pl.when(holds.fill_null(False)).then(pl.lit(k, pl.Int32)).otherwise(number)
     return number
 
 

@@ -86,7 +86,6 @@ RULE = Rule(
         ),
     ),
     gain=Expect(1.0, 1.05, _("An estimate: retries stop; 5 to 20 % of the memory comes back for a larger batch.")),
-    recovers=0.02,
     risk=_("Expandable segments do not go with some CUDA IPC and with vLLM's sleep mode."),
     rollback=_("Unset the variable."),
     verify=_(

@@ -73,7 +73,6 @@ RULE = Rule(
             " at 128 times the batch."
         ),
     ),
-    recovers=(1 - c.sm_active_when_busy.fill_null(0.5)).clip(0, 1) * c.share_underfilled,
     risk=_("A larger global batch changes optimisation: keep it through accumulation or rescale the learning rate."),
     rollback=_("Set the batch size back."),
     verify=_("Samples per second rise by 8 % over 200 steps and SM activity by 0.1; the validation metric stays in its band."),

@@ -60,7 +60,6 @@ RULE = Rule(
         (1 / (1 - c.share_data).clip(0.5)).clip(1.1, 2.0),
         _("The upper value is 1 / (1 - data share): nothing of the input is waited for any more."),
     ),
-    recovers=pl.max_horizontal(c.share_data, 0.3 * c.cpu_throttled_share),
     risk=_("Without a limit a job can take cores from its neighbours: requests or cpusets keep them apart."),
     rollback=_("Set the limit again."),
     verify=_("Less than {throttled_share_clears:.0%} of the periods are throttled for an hour."),

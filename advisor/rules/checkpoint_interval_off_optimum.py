@@ -62,7 +62,6 @@ RULE = Rule(
         Step("flag", "--save_strategy steps --save_steps {checkpoint_steps:.0f}", when=c.launcher == "accelerate"),
         Step("config", "#SBATCH --signal=B:USR1@300  # and save on that signal", when=c.scheduler == "slurm"),
     ),
-    recovers=_SAVED.clip(0, 1),
     gain=Expect(
         1.0,
         1 / (1 - _SAVED.clip(0, 0.9)),

@@ -61,7 +61,6 @@ RULE = Rule(
         (1 / c.sm_clock_p95_ratio.clip(0.2, 1.0)).clip(1.1, 5.0),
         _("The clock ratio, for work that is bound by compute."),
     ),
-    recovers=(1 - c.sm_clock_p95_ratio).clip(0, 1),
     risk=_("More power and heat; a benchmark or a power policy may want the lock."),
     rollback=_("Lock them again: nvidia-smi -lgc MIN,MAX."),
     verify=_("The clock under load is within 3 % of its peers' in ten minutes; step time falls accordingly."),

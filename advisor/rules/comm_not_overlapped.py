@@ -10,7 +10,7 @@ else. So it opens the finding by itself.
 import polars as pl
 
 from advisor.room import GPU_MEMORY
-from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Terms, Threshold, param
 from advisor.started import DEEPSPEED, MEGATRON, OWN_LOOP
 from advisor.text import _
 
@@ -84,7 +84,7 @@ RULE = Rule(
         ),
         Step(
             "diff",
-            "- model = DDP(model)\n+ model = DDP(model, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)",
+            "- model = DDP(model)\n+ model = DDP(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
             when=OWN_LOOP,
         ),
         Step(
@@ -114,9 +114,38 @@ RULE = Rule(
             " tokens a step for the same exchange ran at 10.2 times the tokens/s (17.4 to 177.9 k)."
         ),
     ),
-    recovers=_SHARE * 0.5,
-    risk=_("Larger batches change optimisation; bf16 gradients add noise; no_sync keeps full gradients in memory."),
+    risk=_(
+        "Larger batches change optimisation; bf16 gradients add noise; no_sync keeps full gradients in memory, and static_graph=True breaks it: leave that out."
+    ),
     rollback=_("Remove the arguments."),
     verify=_("The communication share falls below 0.1 and step time for a global batch by 5 % over 200 optimizer steps."),
+    terms=(
+        Terms(
+            MEGATRON,
+            _("Overlap keeps further buckets of gradients and parameters in memory."),
+            _("Remove the flags."),
+            _("The communication share falls below 0.1 and step time for a global batch by 5 % over 200 optimizer steps."),
+        ),
+        Terms(
+            DEEPSPEED & GPU_MEMORY,
+            _("Overlap keeps further buckets of gradients in memory; larger batches change optimisation."),
+            _("Remove the block."),
+            _("The communication share falls below 0.1 and step time for a global batch by 5 % over 200 optimizer steps."),
+        ),
+        Terms(
+            DEEPSPEED,
+            _("Overlap keeps further buckets of gradients in memory."),
+            _("Remove the block."),
+            _("The communication share falls below 0.1 and step time for a global batch by 5 % over 200 optimizer steps."),
+        ),
+        Terms(
+            ~GPU_MEMORY,
+            _(
+                "bf16 gradients add noise; no_sync keeps full gradients in memory, and static_graph=True breaks it: leave that out."
+            ),
+            _("Remove the arguments."),
+            _("The communication share falls below 0.1 and step time for a global batch by 5 % over 200 optimizer steps."),
+        ),
+    ),
     sources=("docs.pytorch.org/docs/stable/notes/ddp.html", "recordings ddp_comm_bound and ddp_big"),
 )

@@ -65,7 +65,6 @@ RULE = Rule(
             " comparison, deep learning on a GPU was seen 5 to 50 times as fast as on the processors beside it."
         ),
     ),
-    recovers=1.0,
     risk=_("None."),
     rollback=_("Nothing to roll back."),
     verify=_("A process holds the GPU within two minutes of the start, and its SMs are active 5 % of the time and more."),

@@ -9,7 +9,7 @@ import polars as pl
 
 from advisor.planners.training_memory import USABLE
 from advisor.room import GPU_MEMORY
-from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Terms, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -21,6 +21,8 @@ _FITS = c.planned_bytes <= _ROOM
 _SHARDED = (c.zero3_planned_bytes <= _ROOM) & (c.data_parallel >= 2) & ~_FITS
 _LEAN = (c.lean_planned_bytes <= _ROOM) & ~_FITS
 _NOTHING = ((c.planned_bytes > _ROOM) & (c.zero3_planned_bytes > _ROOM) & (c.lean_planned_bytes > _ROOM)).fill_null(False)
+
+_ZENFLOW = (c.launcher == "deepspeed") & ~(_FITS | _LEAN | _SHARDED).fill_null(False)
 
 RULE = Rule(
     id="cpu-offload-stall",
@@ -103,7 +105,7 @@ RULE = Rule(
             "config",
             '"zero_optimization": {{"offload_optimizer": {{"device": "cpu", "pin_memory": true}},\n'
             '  "zenflow": {{"topk_ratio": 0.05, "select_strategy": "auto", "select_interval": "auto", "update_interval": 4, "overlap_step": true}}}}',
-            when=(c.launcher == "deepspeed") & ~(_FITS | _LEAN | _SHARDED).fill_null(False),
+            when=_ZENFLOW,
         ),
         Step(
             "diff",
@@ -122,9 +124,16 @@ RULE = Rule(
             " not needed can cost more."
         ),
     ),
-    recovers=0.6 * (1 - c.sm_active.clip(0, 1)),
-    risk=_("ZenFlow applies a part of the update later: compare the loss. Without offload the longest batch may not fit."),
+    risk=_("Without offload the longest batch may not fit."),
     rollback=_("Put the block back."),
     verify=_("SM activity rises by half, a step takes 30 % less time, and the loss stays in its band for 2,000 steps."),
+    terms=(
+        Terms(
+            _ZENFLOW,
+            _("ZenFlow applies a part of the update later: compare the loss."),
+            _("Put the former block back."),
+            _("SM activity rises by half, a step takes 30 % less time, and the loss stays in its band for 2,000 steps."),
+        ),
+    ),
     sources=("deepspeed.ai: ZenFlow", "docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"),
 )

@@ -8,7 +8,7 @@ import polars as pl
 
 from advisor.bottleneck import WORKER_FULL
 from advisor.room import GPU_MEMORY
-from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Show, Step, Terms, Threshold, param
 from advisor.started import KUBERNETES, SLURM
 from advisor.text import _
 
@@ -81,9 +81,18 @@ RULE = Rule(
             " CPU is full (augmentation alone, on three H200 machines: 1.28 to 2.74)."
         ),
     ),
-    recovers=c.share_data * 0.7,
     risk=_("Augmentations differ a little between libraries: check the validation metric."),
     rollback=_("Switch the pipeline back."),
     verify=_("The data share falls below 0.05, busy cores by 30 %, samples per second rise by 15 %."),
+    terms=(
+        Terms(
+            ~GPU_MEMORY,
+            _(
+                "What is prepared ahead of time takes disk space, and its augmentation is the same in each epoch: check the validation metric."
+            ),
+            _("Read the original files again."),
+            _("The data share falls below 0.05, busy cores by 30 %, samples per second rise by 15 %."),
+        ),
+    ),
     sources=("docs.pytorch.org/vision: decode_jpeg", "docs.nvidia.com/deeplearning/dali"),
 )

@@ -70,7 +70,6 @@ RULE = Rule(
             "An estimate: fewer switches and less cache thrash; more in the slowest steps. On H200, half of 32 workers on 16 cores gave 1.03 times the speed, half of 64 on 32 cores 1.10 to 1.18, and half the memory."
         ),
     ),
-    recovers=c.share_data.fill_null(0) * 0.3,
     risk=_("Too few workers starve the GPU: stay at the number of cores less one for each rank."),
     rollback=_("Set num_workers back."),
     verify=_("Step time's p99 over p50 falls below 1.5 and samples per second do not fall."),

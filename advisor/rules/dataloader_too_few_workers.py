@@ -111,7 +111,6 @@ RULE = Rule(
             " none reached 0.48 to 0.80 of it (5.1 to 8.9 times the speed)."
         ),
     ),
-    recovers=c.share_data,
     risk=_(
         "Each worker takes host memory and shared memory for its prefetched batches; more workers than cores slow each other down."
     ),

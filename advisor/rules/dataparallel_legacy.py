@@ -63,7 +63,6 @@ RULE = Rule(
         3.0,
         _("Published comparisons on 4 to 8 GPUs; PyTorch's documentation recommends one process a GPU even on one node."),
     ),
-    recovers=0.3,
     risk=_("The batch becomes that of each GPU times the ranks: divide it, or rescale the learning rate."),
     rollback=_("Start the script with python again and wrap the model in DataParallel."),
     verify=_("One process a GPU, memory of the GPUs within 5 % of each other, and samples per second up by at least 20 %."),

@@ -66,7 +66,6 @@ RULE = Rule(
         3.0,
         _("Bytes of weights read for each token: 16 to 8 bits about 1.3 to 1.8 times, 16 to 4 bits 1.8 to 3; an estimate."),
     ),
-    recovers=c.share_memory_bandwidth * 0.4,
     risk=_("Quantisation can cost quality: evaluate before and after."),
     rollback=_("Serve the original checkpoint."),
     verify=_("Time for each token falls by 20 % at the same batch and the quality metric by 1 % at most."),

@@ -58,7 +58,6 @@ RULE = Rule(
             "Language models serve 3 to 20 times the tokens with continuous batching; others 1.5 to 4 times the requests with batches and compiled graphs."
         ),
     ),
-    recovers=0.4,
     risk=_("Operators that the engine lacks, and other numerics: check quality before traffic goes there."),
     rollback=_("Send the traffic to the old route."),
     verify=_("Capacity up by half in a load test, the slowest requests faster, one copy of the weights a GPU."),

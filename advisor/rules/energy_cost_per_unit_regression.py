@@ -86,7 +86,6 @@ RULE = Rule(
             "Arithmetic: back to the baseline's energy of a sample; where it went into waiting, the time comes back with it, 1.67 times at most."
         ),
     ),
-    recovers=(1 - 1 / _RATIO).clip(0, 1),
     risk=_("That of the change that is chosen."),
     rollback=_("Undo that change."),
     verify=_("Energy of a sample within {energy_ratio_clears:.2f} of its baseline for seven days."),

@@ -60,10 +60,9 @@ RULE = Rule(
     ),
     gain=Expect(
         1 / (1 - 0.5 * c.step_gap_share),
-        1 / (1 - c.step_gap_share.clip(0, 0.95)),
-        _("The upper value is 1 / (1 - share of the time lost in these gaps); the lower one brings back half of it."),
+        1 / (1 - c.step_gap_share.clip(0, 0.9)),
+        _("The upper value is 1 / (1 - share of the time lost in these gaps), 10 at most; the lower one brings back half of it."),
     ),
-    recovers=c.step_gap_share,
     risk=_(
         "Workers keep their random state and caches over epochs: call sampler.set_epoch(epoch), and keep no growing cache in the dataset."
     ),

@@ -20,6 +20,7 @@ _FP16 = (
     | (c.loss_scale.is_not_null() & (c.loss_scale != 1))
     | (c.loss_scale_halvings >= 1)
 )
+_SCALED = (c.sm < 80) | c.sm.is_null()
 _HALVED = c.loss_scale_halvings / pl.max_horizontal(c.steps / 1000, pl.lit(1.0))  # in 1,000 steps; of fewer, in those there are
 _BAD = (c.loss_not_finite_new >= 1).fill_null(False)
 _LOST = ((c.loss_not_finite_new.fill_null(0) + c.loss_scale_halvings.fill_null(0)) / c.steps).clip(0, 0.9).fill_null(0)
@@ -98,9 +99,18 @@ RULE = Rule(
             "diff",
             '- scaler = torch.amp.GradScaler("cuda")\n'
             '+ scaler = torch.amp.GradScaler("cuda", init_scale=2.0**12, growth_interval=2000)  # lower, not higher',
-            when=(c.sm < 80) | c.sm.is_null(),
+            when=_SCALED,
         ),
-        Step("diff", "+ scaler.unscale_(opt); torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # before scaler.step"),
+        Step(
+            "diff",
+            "+ scaler.unscale_(opt); torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # before scaler.step",
+            when=_SCALED,
+        ),
+        Step(
+            "diff",
+            "+ torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # before opt.step; BF16 has no scaler",
+            when=~_SCALED,
+        ),
         Step(
             "diff",
             '+ with torch.autocast("cuda", enabled=False):  # the layer that overflows stays in FP32\n+     y = layer(x.float())',
@@ -111,7 +121,6 @@ RULE = Rule(
         1 / (1 - _LOST),
         _("Steps that are thrown away come back, {steps:.0f} were taken in the window; BF16 runs at the speed of FP16."),
     ),
-    recovers=_LOST,
     risk=_("BF16 keeps 8 bits of precision, enough for training; compare the evaluation with an earlier run's."),
     rollback=_("Set the former number format and resume from a checkpoint of before the first bad step."),
     verify=_("No loss is NaN or infinite for 2,000 steps, and fewer than one step in 1,000 is skipped."),

@@ -96,7 +96,6 @@ RULE = Rule(
             "Measured on another job, a 735M-parameter transformer: TF32 3.4 times (10.7 to 36.0 k tokens/s), bf16 autocast 8.0 times (85.1 k)."
         ),
     ),
-    recovers=c.share_compute * pl.when(_PROFILED).then(_missed * (1 - 1 / 3.4)).otherwise(0.8),
     risk=_("Lower precision can drift: keep losses and norms in FP32 (autocast does) and check evaluation."),
     rollback=_("Remove the line or the context."),
     verify=_(

@@ -84,7 +84,6 @@ RULE = Rule(
         (1 / (1 - 0.25 * c.share_compute)).clip(1.1, 1.5),
         _("An estimate: half of the computing time goes to matrix products that FP8 runs twice as fast."),
     ),
-    recovers=0.1,
     risk=_("It can converge otherwise: keep the first and the last layers in BF16. Compiling takes longer."),
     rollback=_("Remove the conversion and resume from the last BF16 checkpoint."),
     verify=_(

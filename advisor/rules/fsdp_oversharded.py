@@ -71,7 +71,6 @@ RULE = Rule(
             "Arithmetic: a third of the bytes of each step is no longer sent; the upper value where all of that time was waited for."
         ),
     ),
-    recovers=(_talks / 3).clip(0, 1),
     risk=_("Memory rises by the parameters and gradients that each rank now keeps; the layout of sharded checkpoints changes."),
     rollback=_("Set full sharding again."),
     verify=_("Step time down by 8 %, and the highest memory at most 92 % of the card."),

@@ -63,7 +63,6 @@ RULE = Rule(
             " the GPU to itself a training ran 2.14 times as fast as beside one other, another 2.2 times."
         ),
     ),
-    recovers=(1 - 1 / c.tenants.clip(1, None)) * c.busy,
     risk=_("Repartitioning needs the GPU idle; under MPS one crash takes all clients down."),
     rollback=_("Restore the compute mode: nvidia-smi -c DEFAULT."),
     verify=_("One tenant for each GPU or slice; step time within 5 % of its speed alone for a day."),

@@ -106,7 +106,6 @@ RULE = Rule(
             "Arithmetic: the ratio of its peers' speed to its own, for a job that waits for it in each step; next to nothing for one that does not."
         ),
     ),
-    recovers=1 - _SPEED,
     risk=_("The node is missing while it is drained."),
     rollback=_("Take the label off."),
     verify=_("Its score is at least {bench_ratio_clears:.2f} of the median in three runs."),

@@ -48,7 +48,6 @@ RULE = Rule(
         (1 / (1 - _talks / 2).clip(0.5)).clip(1.1, 2.0),
         _("Transfers between nodes are up to twice as fast; the upper value takes half of the communication's time away."),
     ),
-    recovers=(_talks / 2).clip(0, 1),
     risk=_("A path over the CPU's root complex can be slower than the copy on some processors: measure both."),
     rollback=_("modprobe -r nvidia_peermem, and remove the file."),
     verify=_("NCCL's log shows GDRDMA on all channels, all_reduce reaches 80 % of the line rate, step time falls by 5 %."),

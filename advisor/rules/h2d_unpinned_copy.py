@@ -96,7 +96,6 @@ RULE = Rule(
             " on H200 copies of 7 and 18.5 GB/s became 55 and 48, and a job that copied 80 % of the time ran at 3.05 times the speed."
         ),
     ),
-    recovers=_SHARE * 0.62,
     risk=_("Pinned memory cannot be swapped: keep it below a quarter of the host's memory."),
     rollback=_("Remove the arguments."),
     verify=_(

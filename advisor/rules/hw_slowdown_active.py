@@ -49,7 +49,6 @@ RULE = Rule(
         (1 / c.sm_clock_ratio.clip(0.2, 1.0)).clip(1.1, 3.0),
         _("The ratio of the maximum to today's SM clock, for work that is bound by it."),
     ),
-    recovers=c.hw_slowdown_share * (1 - c.sm_clock_ratio.fill_null(0.7)).clip(0.1, 1),
     risk=_("Draining takes the node's capacity; a lower power limit as a stopgap costs speed."),
     rollback=_("Restore the default power limit and resume the node after the repair."),
     verify=_("The bits stay clear for 24 hours under load and the SM clock is within 5 % of its peers'."),

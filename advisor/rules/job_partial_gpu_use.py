@@ -49,7 +49,6 @@ RULE = Rule(
             " wait for each other."
         ),
     ),
-    recovers=1 - c.working_gpus / c.gpus,
     risk=_("More ranks raise the global batch: lower accumulation or rescale the learning rate."),
     rollback=_("Start as before."),
     verify=_("Every allocated GPU is active, or the allocation is smaller, over 30 minutes."),

@@ -6,10 +6,12 @@ vLLM calls it preemption, SGLang retraction: what was generated of a sequence is
 import polars as pl
 
 from advisor.room import SERVICE_MEMORY
-from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Show, Step, Terms, Threshold, param
 from advisor.text import _
 
 c = pl.col
+
+_FP8 = (c.kind == "vllm") & c.flag_kv_cache_dtype.fill_null("auto").is_in(["auto", "bf16", "bfloat16", "fp16"])
 
 RULE = Rule(
     id="kv-cache-preemption",
@@ -51,7 +53,7 @@ RULE = Rule(
         Step(
             "flag",
             "--kv-cache-dtype fp8  # twice the tokens, after a check of quality",
-            when=(c.kind == "vllm") & c.flag_kv_cache_dtype.fill_null("auto").is_in(["auto", "bf16", "bfloat16", "fp16"]),
+            when=_FP8,
         ),
         Step("flag", "--max-running-requests {seqs_that_fit:.0f}", when=c.kind == "sglang"),
         Step("flag", "--mem-fraction-static 0.90  # where memory is free beside it", when=(c.kind == "sglang") & SERVICE_MEMORY),
@@ -70,13 +72,28 @@ RULE = Rule(
         Step("config", "replicas: +1  # where the queue grows once sequences are fewer", when=c.requests_waiting >= 1),
     ),
     gain=Expect(1.05, 1.2, _("Work that is done twice falls away: 5 to 20 % of throughput, 20 to 60 % of the slowest requests.")),
-    recovers=c.preemptions_per_request.clip(0, 0.3),
-    risk=_(
-        "Fewer sequences lengthen the queue; a cache in FP8 needs a check of quality; a larger fraction may run out of memory."
-    ),
+    risk=_("Fewer sequences lengthen the queue; a larger fraction may run out of memory."),
     rollback=_("Set the old flag."),
     verify=_(
         "Less than {preemptions_per_s_clears:.2f} preemptions a second and a cache under {kv_cache_used_opens:.0%} for 24 hours at the same load."
+    ),
+    terms=(
+        Terms(
+            _FP8,
+            _("Fewer sequences lengthen the queue; a cache in FP8 needs a check of quality."),
+            _("Set the old flags."),
+            _(
+                "Less than {preemptions_per_s_clears:.2f} preemptions a second and a cache under {kv_cache_used_opens:.0%} for 24 hours at the same load."
+            ),
+        ),
+        Terms(
+            ~SERVICE_MEMORY | (c.kind == "vllm"),
+            _("Fewer sequences lengthen the queue."),
+            _("Set the old flag."),
+            _(
+                "Less than {preemptions_per_s_clears:.2f} preemptions a second and a cache under {kv_cache_used_opens:.0%} for 24 hours at the same load."
+            ),
+        ),
     ),
     sources=(
         "docs.vllm.ai: Optimization and Tuning (preemption)",

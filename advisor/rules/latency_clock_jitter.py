@@ -49,8 +49,12 @@ RULE = Rule(
             "command", "nvidia-smi -q -d SUPPORTED_CLOCKS && nvidia-smi -lgc MIN,MAX  # a clock that the card sustains under load"
         ),
     ),
-    gain=Expect(1.0, 1.4, _("The slowest requests become 10 to 40 % faster at low rates; at saturation nothing changes.")),
-    recovers=0.0,
+    gain=Expect(
+        1.0,
+        1.4,
+        _("The slowest requests become 10 to 40 % faster at low rates; at saturation nothing changes."),
+        wins_time_back=False,
+    ),
     risk=_("An idle card draws 20 to 60 W more, and is warmer."),
     rollback=_("nvidia-smi -rgc"),
     verify=_(

@@ -9,7 +9,7 @@ A profile of the job says where the rest of the time goes: then its parts are to
 import polars as pl
 
 from advisor.room import GPU_MEMORY
-from advisor.rule import Expect, Need, Rule, Says, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Says, Show, Step, Terms, Threshold, param
 from advisor.text import _
 
 c = pl.col
@@ -21,6 +21,8 @@ _LEAST = (
 )  # fmt: skip
 
 _PROFILED = c.profile_idle_share.is_not_null() & c.profile_exposed_comm_share.is_not_null()
+
+_COMPILE = c.told_class.ne_missing("moe") & GPU_MEMORY
 
 RULE = Rule(
     id="low-mfu",
@@ -113,11 +115,11 @@ RULE = Rule(
             when=~_PROFILED,
         ),
         Step("command", "fettle profile trace.json  # says which part of a step is not math", when=~_PROFILED),
-        Step("diff", "- model = Model()\n+ model = torch.compile(Model())", when=c.told_class.ne_missing("moe") & GPU_MEMORY),
+        Step("diff", "- model = Model()\n+ model = torch.compile(Model())", when=_COMPILE),
         Step(
             "command",
             "fettle profile trace.json  # again: the kernels at its top are what to change",
-            when=_PROFILED & ~(c.told_class.ne_missing("moe") & GPU_MEMORY),
+            when=_PROFILED & ~_COMPILE,
         ),
     ),
     gain=Expect(
@@ -127,9 +129,28 @@ RULE = Rule(
             "The upper value reaches an MFU of 0.40; published trainings reach 0.41 (a baseline) to 0.55 (MegaScale, 175 billion parameters)."
         ),
     ),
-    recovers=(1 - c.mfu / 0.40).clip(0, 0.9),
     risk=_("Profiling costs a few per cent for ten steps; torch.compile needs minutes at the start and again for new shapes."),
     rollback=_("Take the profiler and torch.compile out."),
     verify=_("MFU up by 0.05 over 500 steps."),
+    terms=(
+        Terms(
+            _PROFILED & ~_COMPILE,
+            _("Profiling once more costs a few per cent for ten steps."),
+            _("Take the profiler out."),
+            _("MFU up by 0.05 over 500 steps."),
+        ),
+        Terms(
+            ~_COMPILE,
+            _("Profiling costs a few per cent for ten steps."),
+            _("Take the profiler out."),
+            _("MFU up by 0.05 over 500 steps."),
+        ),
+        Terms(
+            _PROFILED,
+            _("torch.compile needs minutes at the start and again for new shapes."),
+            _("Take torch.compile out."),
+            _("MFU up by 0.05 over 500 steps."),
+        ),
+    ),
     sources=("arxiv.org/abs/2402.15627 (MegaScale)", "arxiv.org/abs/2204.02311 (PaLM: MFU)", "planner mfu"),
 )

@@ -135,8 +135,9 @@ RULE = Rule(
             " offload are an estimate."
         ),
     ),
-    recovers=pl.when(_RECOMPUTE).then(0.18).when(_OFFLOAD).then(0.2).otherwise(0.06),
-    risk=_("The longest batch may not fit: keep 8 to 10 % of the memory free, and try the longest sequence first."),
+    risk=_(
+        "Each change fits by itself, not all of them together: take one at a time, keep 8 to 10 % of the memory free, and try the longest sequence first."
+    ),
     rollback=_("Set the flag back."),
     verify=_(
         "A global batch takes 8 % less time over 200 steps with a peak of 0.75 to 0.92 of the card, and no run ends out of memory for a day."

@@ -74,7 +74,6 @@ RULE = Rule(
             "The upper value is 1 / (1 - share of communication); collectives over 400 Gb/s InfiniBand are 2 to 20 times as fast as over 100 Gb/s TCP."
         ),
     ),
-    recovers=c.share_communication,
     risk=_("None beyond a restart of the job."),
     rollback=_("Set the variables again."),
     verify=_("InfiniBand carries at least 90 % of the gradients' bytes, Ethernet less than 1 %."),

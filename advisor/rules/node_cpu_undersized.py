@@ -73,7 +73,6 @@ RULE = Rule(
         pl.min_horizontal(3.0, 1 / (1 - c.share_data).clip(0.05)),
         _("The upper value is 1 / (1 - data share), 3 at most: nothing of the input is waited for any more."),
     ),
-    recovers=c.share_data,
     risk=_("Nodes with more cores cost more."),
     rollback=_("Take the label or the constraint away."),
     verify=_(

@@ -2,13 +2,15 @@
 
 import polars as pl
 
-from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Show, Step, Terms, Threshold, param
 from advisor.started import DEEPSPEED, MEGATRON, OWN_LOOP
 from advisor.text import _
 
 c = pl.col
 
 _FULL = pl.max_horizontal(c.ib_share, c.net_share)
+
+_DDP = OWN_LOOP & (c.sharding.is_null() | (c.sharding == "ddp"))
 
 RULE = Rule(
     id="node-network-undersized",
@@ -52,7 +54,7 @@ RULE = Rule(
         Step(
             "diff",
             "+ model.register_comm_hook(None, default_hooks.bf16_compress_hook)  # half the bytes of FP32 gradients",
-            when=OWN_LOOP & (c.sharding.is_null() | (c.sharding == "ddp")),
+            when=_DDP,
         ),
         Step(
             "diff",
@@ -72,9 +74,16 @@ RULE = Rule(
             "The upper value is 1 / (1 - share of communication); 14 GB of gradients between two nodes take 1.1 s at 100 Gb/s and 0.28 s at 400."
         ),
     ),
-    recovers=c.share_communication,
     risk=_("Gradients in BF16 add noise; on one node a job that computes takes longer."),
     rollback=_("Undo the one change that was made."),
     verify=_("Communication below {communication_opens:.0%} of the time and samples per second of each GPU up by 20 %."),
+    terms=(
+        Terms(
+            ~_DDP.fill_null(False),
+            _("Gradients that are gathered first take memory; on one node a job that computes takes longer."),
+            _("Undo the one change that was made."),
+            _("Communication below {communication_opens:.0%} of the time and samples per second of each GPU up by 20 %."),
+        ),
+    ),
     sources=("github.com/NVIDIA/nccl-tests: PERFORMANCE", "planner collectives"),
 )

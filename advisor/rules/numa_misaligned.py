@@ -57,7 +57,6 @@ RULE = Rule(
             "Two to fifteen per cent where input, copies or small messages are waited for; next to nothing where the GPU computes all the time."
         ),
     ),
-    recovers=0.02,
     risk=_("A mask that is too narrow starves loader processes: keep as many cores in it as ranks and workers need."),
     rollback=_("Take the binding out."),
     verify=_("The main thread runs on its GPU's NUMA node 90 % of the time, and step time is down by 2 %."),

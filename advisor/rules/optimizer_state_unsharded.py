@@ -69,7 +69,7 @@ RULE = Rule(
             "diff",
             "- model = DistributedDataParallel(model)\n"
             "+ for block in model.layers: fully_shard(block, reshard_after_forward=False)\n"
-            "+ fully_shard(model)  # {zero2_gib:.1f} GiB a GPU; with reshard_after_forward=True {zero3_gib:.1f}, and more traffic",
+            "+ fully_shard(model)  # instead of the optimizer above: {zero2_gib:.1f} GiB a GPU; with reshard_after_forward=True {zero3_gib:.1f}, and more traffic",
             when=c.launcher.is_null() | c.launcher.is_in(("torchrun", "accelerate")),
         ),
     ),

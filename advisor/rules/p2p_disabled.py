@@ -67,7 +67,6 @@ RULE = Rule(
             "The upper value is 1 / (1 - share of communication); collectives alone rise by up to 2.2 times over PCIe peers, more over NVLink."
         ),
     ),
-    recovers=c.share_communication,
     risk=_(
         "Without ACS one device's DMA is less isolated from another's; on some boards peer-to-peer hangs, which may be why it was switched off."
     ),

@@ -33,7 +33,6 @@ RULE = Rule(
         *drain("pcie", "reseat card and riser, check bifurcation and firmware"),
     ),
     gain=Expect(1.0, 1.4, _("Restores 2 to 4 times the host-device bandwidth; an estimate for jobs that use it.")),
-    recovers=c.share_copy.fill_null(0) * 0.5,
     risk=_("A maintenance window; some slots are wired with fewer lanes by design: compare with peers."),
     rollback=_("None needed."),
     verify=_("Generation and lanes are at their maximum under load for a day."),

@@ -57,7 +57,6 @@ RULE = Rule(
         (0.95 / (1 - c.pipeline_bubble)).clip(1.02, None),
         _("Arithmetic of the schedule: 8 stages have 46.7 % of bubble with 8 micro-batches, 17.9 % with 32, 9.9 % with 64."),
     ),
-    recovers=(c.pipeline_bubble - 0.05).clip(0, 1),
     risk=_("A micro-batch that is too small multiplies less efficiently; chunks keep more activations."),
     rollback=_("Set the number of micro-batches back."),
     verify=_(

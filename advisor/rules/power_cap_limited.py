@@ -46,7 +46,6 @@ RULE = Rule(
     ),
     change=(Step("command", "nvidia-smi -i {index} -pl {power_limit_default_w:.0f}"),),
     gain=Expect(1.02, 1.2, _("Depends on the depth of the cap and on how compute-bound the job is; an estimate.")),
-    recovers=(1 - c.power_limit_ratio) * 0.5,
     risk=_("More power and heat in the rack: check its budget, and whether the limit is a policy."),
     rollback=_("Set the old limit again: nvidia-smi -pl {power_limit_w:.0f}."),
     verify=_("The SM clock rises by 5 % or step time falls by 2 %, and no hardware slowdown appears for a day."),

@@ -58,7 +58,6 @@ RULE = Rule(
             "Published measurements: 5 to 20 % of the energy for 1 to 7 % of the time; where the optimum lies differs by model and GPU."
         ),
     ),
-    recovers=0.0,
     risk=_("Parts of the job that are bound by math become slower."),
     rollback=_("nvidia-smi -rgc && nvidia-smi -pl {power_limit_default_w:.0f}"),
     verify=_("Energy of a sample down by 5 % and samples per second by 5 % at most, over 24 hours."),

@@ -3,12 +3,15 @@
 import polars as pl
 
 from advisor.room import SERVICE_MEMORY
-from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Show, Step, Terms, Threshold, param
 from advisor.text import _
 
 c = pl.col
 
 _PREFILL = (c.ttft_s - c.queue_s.fill_null(0)).clip(0)
+
+_FP8 = (c.sm >= 89) & c.flag_quantization.is_null() & c.kind.is_in(["vllm", "sglang"])
+_LARGER = c.kind.is_in(["vllm", "sglang"]) & SERVICE_MEMORY
 
 RULE = Rule(
     id="prefill-ttft-breach",
@@ -51,14 +54,38 @@ RULE = Rule(
         Step(
             "flag",
             "--quantization fp8  # after a check of quality",
-            when=(c.sm >= 89) & c.flag_quantization.is_null() & c.kind.is_in(["vllm", "sglang"]),
+            when=_FP8,
         ),
         Step("config", "# cap or split the longest prompts, or serve prefill and decode apart"),
     ),
-    gain=Expect(1.1, 1.6, _("Hits of the prefix cache take their share of prefill away; FP8 is 1.2 to 1.6 times as fast at it.")),
-    recovers=0.0,
+    gain=Expect(
+        1.1,
+        1.6,
+        _("Hits of the prefix cache take their share of prefill away; FP8 is 1.2 to 1.6 times as fast at it."),
+        wins_time_back=False,
+    ),
     risk=_("Larger chunks delay the tokens of the others: watch the time between tokens."),
     rollback=_("Set the old flags."),
     verify=_("The first token is in time for 24 hours at the same load, and so is the time between tokens."),
+    terms=(
+        Terms(
+            _LARGER & _FP8,
+            _("Larger chunks delay the tokens of the others: watch the time between tokens. FP8 needs a check of quality."),
+            _("Set the old flags."),
+            _("The first token is in time for 24 hours at the same load, and so is the time between tokens."),
+        ),
+        Terms(
+            _FP8,
+            _("FP8 needs a check of quality; a cap refuses or shortens what people ask."),
+            _("Set the old flags."),
+            _("The first token is in time for 24 hours at the same load, and so is the time between tokens."),
+        ),
+        Terms(
+            ~_LARGER,
+            _("A cap refuses or shortens what people ask."),
+            _("Set the old flags."),
+            _("The first token is in time for 24 hours at the same load, and so is the time between tokens."),
+        ),
+    ),
     sources=("docs.vllm.ai: Optimization and Tuning (chunked prefill)", "docs.vllm.ai: automatic prefix caching"),
 )

@@ -57,7 +57,6 @@ RULE = Rule(
         pl.max_horizontal(1 / c.least_busy_ratio.clip(0.3), c.most_sm_ratio.clip(1, 3)),
         _("Arithmetic from the measured ratio: step time falls by what the slowest rank takes longer."),
     ),
-    recovers=pl.max_horizontal(1 - c.least_busy_ratio, 1 - 1 / c.most_sm_ratio.clip(1, None)),
     risk=_("Moving a job off a node costs a restart."),
     rollback=_("Return the node when its diagnosis passes: dcgmi diag -r 3."),
     verify=_("Engine time of the slowest and the median rank differ by less than 3 % over an hour."),

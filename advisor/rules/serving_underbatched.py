@@ -89,7 +89,6 @@ RULE = Rule(
             " times the tokens/s, 64 instead of 1 58 times (286 to 16,666)."
         ),
     ),
-    recovers=c.share_memory_bandwidth * 0.6,
     risk=_("Each sequence waits a little longer for its tokens: stop at 0.8 of the latency target."),
     rollback=_("Set the old limit."),
     verify=_("Tokens per second rise by 15 % at the same arrivals with the latency target met for a day."),

@@ -8,10 +8,12 @@ together are not (below 0.7 of a core each: more of them would not help). Withou
 import polars as pl
 
 from advisor.room import LOADERS
-from advisor.rule import Expect, Need, Rule, Show, Step, Threshold, param
+from advisor.rule import Expect, Need, Rule, Show, Step, Terms, Threshold, param
 from advisor.text import _
 
 c = pl.col
+
+_OUT_OF_ORDER = (c.torch_release >= 206).fill_null(True) & LOADERS
 
 RULE = Rule(
     id="slow-sample-head-of-line",
@@ -68,7 +70,7 @@ RULE = Rule(
         Step(
             "diff",
             "- loader = DataLoader(ds, num_workers=W)\n+ loader = DataLoader(ds, num_workers=W, in_order=False, prefetch_factor=8)",
-            when=(c.torch_release >= 206).fill_null(True) & LOADERS,
+            when=_OUT_OF_ORDER,
         ),
         Step(
             "diff",
@@ -90,14 +92,23 @@ RULE = Rule(
             " as PyTorch's on average in its authors' runs."
         ),
     ),
-    recovers=0.7 * c.data_wait_share,
     risk=_(
         "The order of samples is no longer reproducible, and short samples come early: leave it off where runs must repeat exactly."
     ),
-    rollback=_("Remove in_order=False."),
+    rollback=_("Remove in_order=False, and set the sampler back."),
     verify=_(
         "The p99 of step times falls below 1.5 times the median, the data share halves, samples per second rise by 5 %; the loss stays"
         " in its band."
+    ),
+    terms=(
+        Terms(
+            ~_OUT_OF_ORDER,
+            _("Batches of sorted samples are less random: shuffle them, and compare the loss."),
+            _("Set the sampler and the loader back."),
+            _(
+                "The p99 of step times falls below 1.5 times the median, the data share halves, samples per second rise by 5 %; the loss stays in its band."
+            ),
+        ),
     ),
     sources=("docs.pytorch.org/docs/stable/data.html", "arxiv.org/abs/2509.10712"),
 )

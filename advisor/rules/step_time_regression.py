@@ -99,7 +99,6 @@ RULE = Rule(
         Step("command", "fettle run -- python train.py  # what limits it now, beside the report of an earlier run"),
     ),
     gain=Expect(1.0, _LOSS, _("Arithmetic: back to the baseline's step time.")),
-    recovers=(1 - 1 / _LOSS).clip(0, 1),
     risk=_("None."),
     rollback=_("Nothing to roll back; where the change is wanted, the baseline follows after ten runs."),
     verify=_("The median step time within {step_time_ratio_clears:.2f} of its baseline over 200 steps."),

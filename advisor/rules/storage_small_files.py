@@ -97,7 +97,6 @@ RULE = Rule(
         1 / (1 - 0.7 * _LOST),
         _("An estimate: packed shards take away 30 to 70 % of the time that this job waits for files."),
     ),
-    recovers=0.5 * _LOST,
     risk=_("Shuffling reaches over shards and a buffer, not over single samples; the copy takes time and space once."),
     rollback=_("Keep the original files and point the path back."),
     verify=_("The mean read exceeds 256 KiB, the data share halves and an epoch takes 10 % less time."),

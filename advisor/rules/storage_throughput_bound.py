@@ -80,7 +80,6 @@ RULE = Rule(
             " images/s when fed from memory (2.6 times)."
         ),
     ),
-    recovers=c.share_data,
     risk=_("Staging takes time and scratch space; stale copies."),
     rollback=_("Point the path back."),
     verify=_("Time in I/O wait is near zero, the data share below 0.05, samples per second up to the next limit."),

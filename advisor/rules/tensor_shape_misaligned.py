@@ -137,7 +137,6 @@ RULE = Rule(
         ),
     ),
     gain=Expect(1.02, 1.25, _("An estimate: it depends on which of the matrix products has the odd dimension.")),
-    recovers=c.share_compute * 0.1,
     risk=_("Weights change their shape: an old checkpoint must be padded, and an export trimmed."),
     rollback=_("Set the former dimension and its checkpoint."),
     verify=_("Tensor activity rises by a fifth or more and a step takes 3 % less time."),

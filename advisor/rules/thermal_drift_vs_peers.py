@@ -70,7 +70,6 @@ RULE = Rule(
             "An estimate: while the driver slows it for heat a GPU loses up to 30 % of its speed; a hot one that is not slowed gains nothing yet."
         ),
     ),
-    recovers=c.sw_thermal_share.fill_null(0) * 0.2,
     risk=_("A lower power limit costs a little speed."),
     rollback=_("Restore the default power limit."),
     verify=_("The difference to peers is below 5 °C for a week at the same power."),

@@ -49,7 +49,6 @@ RULE = Rule(
         Step("config", "# two replicas of {tp_half:.0f} GPU(s) behind the router", when=~c.kind.is_in(["vllm", "sglang"])),
     ),
     gain=Expect(1.2, 1.9, _("Tokens a second of each GPU; half of the exchange between them falls away.")),
-    recovers=0.3,
     risk=_("A single request takes longer, and each replica has less cache."),
     rollback=_("Set the old size."),
     verify=_("Tokens per second of each GPU up by 15 %, and the time between tokens within its target for 24 hours."),

@@ -75,7 +75,6 @@ RULE = Rule(
         (1 / (1 - _talks).clip(0.25)).clip(1.25, 4.0),
         _("The upper value is 1 / (1 - share of communication): nothing of it is waited for any more."),
     ),
-    recovers=_talks,
     risk=_("A pipeline has bubbles: give it enough micro-batches."),
     rollback=_("Set the flags back."),
     verify=_("Bytes between nodes down by 80 %, step time or time per token down by 20 %."),

@@ -44,7 +44,6 @@ RULE = Rule(
         Step("command", "perf_analyzer -m MODEL --concurrency-range 1:32 --percentile=99"),
     ),
     gain=Expect(1.5, 4.0, _("Throughput in published measurements; more than twice is common for small models.")),
-    recovers=0.4,
     risk=_("The delay adds its value to the latency at most."),
     rollback=_("Take dynamic_batching out of config.pbtxt."),
     verify=_("A mean batch of three at the peak, 30 % more capacity, and the slowest requests within their target."),

@@ -230,6 +230,11 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
     state = serializers.SerializerMethodField()
     says = serializers.SerializerMethodField()
     cost_a_day = serializers.SerializerMethodField()
+    recoverable = serializers.FloatField(
+        read_only=True,
+        help_text="Share of the target's time that could be won back, 0 to 1: 1 - 1/gain at the geometric middle of `says.expected_gain`, where it has"
+        " one; 0 where it becomes no faster.",
+    )
     currency = serializers.SerializerMethodField()
 
     class Meta:

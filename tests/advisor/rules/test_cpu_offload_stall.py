@@ -51,7 +51,7 @@ def test_it_says_what_the_link_carries() -> None:
     assert finding.summary.english() == (
         "The job offloads to host memory and the SMs are active 25% of the time; while the GPU waits PCIe runs at 70% of the link."
     )
-    assert (finding.severity, finding.confidence, finding.recoverable) == ("warn", "medium", 0.45)
+    assert (finding.severity, finding.confidence, finding.recoverable) == ("warn", "medium", 0.5615)  # 1 - 1 / sqrt(1.3 * 4)
     assert finding.expected_gain is not None
     assert (finding.expected_gain.low, finding.expected_gain.high) == (1.3, 4.0)
 

@@ -32,7 +32,7 @@ def test_it_says_the_gap_its_share_and_the_flag() -> None:
         == "At the end of each epoch the workers are replaced and no step runs for 30 s: 10.0% of the time."
     )
     assert any("persistent_workers=True" in change.text for change in finding.change)
-    assert (finding.severity, finding.confidence, finding.recoverable) == ("advice", "high", 0.1)
+    assert (finding.severity, finding.confidence, finding.recoverable) == ("advice", "high", 0.0737)  # 1 - 1 / sqrt(1.05 * 1.11)
     assert finding.expected_gain is not None
     assert (finding.expected_gain.low, finding.expected_gain.high) == (1.05, 1.11)
 

@@ -34,7 +34,7 @@ class TestGpuSlowOutlier(RuleCases):
 
         assert finding.confidence == "high"
         assert "0.90 times the median of its peers in matmul_bf16_8192" in finding.summary.english()
-        assert finding.recoverable == 0.1
+        assert finding.recoverable == 0.0508  # a job may wait for it in each step, or not at all
 
     def test_a_good_bench_outranks_what_a_job_shows(self) -> None:
         """Its load may differ there; the bench's does not."""

@@ -36,7 +36,7 @@ def test_what_was_measured_lies_inside_what_is_promised(case: type[RuleCases], r
 @pytest.mark.parametrize(
     ("case", "readings", "most"),
     [
-        (_Launch, {"share_launch": 0.4}, 2.4),
+        (_Launch, {"share_launch": 0.4}, 2.5),
         (_Copies, {"share_copy": 0.4, "copy_rate_share": 0.3}, 1.7),
         (_Checkpoint, {"share_checkpoint": 0.15}, 1.3),
         (_Tenants, {"tenants": 2}, 2.5),
