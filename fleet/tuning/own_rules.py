@@ -18,7 +18,7 @@ from advisor.expression_tree import compared, needed
 from advisor.finding import SEVERITIES, Scope, Severity
 from advisor.flapping import both_hold
 from advisor.rule import Group, Need, Rule, Show, Step
-from advisor.text import Text, fields, within_quotes
+from advisor.text import Text, fields, read_again, within_quotes
 from advisor.unshown import UNSHOWN
 from fleet.accounts.plain_text import REFUSED, is_plain
 from fleet.tuning.models import OwnRule
@@ -181,11 +181,16 @@ def _wrong_text(name: str, text: str, scope: Scope) -> str:
     if named and name == "title":
         return gettext("A title holds no values: put {named} into the summary.").format(named=", ".join(named))
     known = columns(scope)
-    if name == "change" and (field := within_quotes(text, [one for one, kind in known.items() if kind == pl.String])):
+    words = [one for one, kind in known.items() if kind == pl.String]
+    if name == "change" and (field := within_quotes(text, words)):
         return gettext(
-            "{name} stands within quotes, after a backslash or in a here-document: its value is quoted as it is filled in, and that undoes it."
-            " Write {name} without quotes."
+            "{name} stands within quotes, after a backslash or a dollar sign, in a substitution or in a here-document: its value is quoted as it"
+            " is filled in, and that undoes it. Write {name} without quotes, and ’ for an apostrophe: to a shell it is a quote."
         ).format(name=f"{{{field}}}")
+    if name == "change" and (again := read_again(text, words)):
+        return gettext(
+            "{name} stands in a command with {word}, which reads its words once more: what the value holds would run. Leave {name} out there."
+        ).format(name=f"{{{again[0]}}}", word=again[1])
     for _literal, field, spec, conversion in parts:
         if field is None:
             continue

@@ -76,7 +76,8 @@ def _swept(case: type[RuleCases], name: str) -> pl.DataFrame:
     swept = row.with_columns(limits).with_columns(**missing).drop(name).join(pl.DataFrame({name: SHARES}), how="cross")
     low, high = (bound if isinstance(bound, pl.Expr) else pl.lit(bound) for bound in (rule.gain.low, rule.gain.high))
     opens = rule.opens.fill_null(False) & ~(pl.lit(False) if rule.unless is None else rule.unless.fill_null(False))
-    return swept.filter(opens).select(pl.col(name), low=low, high=high).drop_nulls()
+    promised: pl.DataFrame = swept.filter(opens).select(pl.col(name), low=low, high=high).drop_nulls()
+    return promised
 
 
 def _driving(case: type[RuleCases]) -> list[str]:

@@ -68,7 +68,18 @@ def test_a_change_that_undoes_the_quoting_of_a_value_is_refused(change: str) -> 
     assert re.match(r"\{job\} stands within quotes", refused.value.wrong["change"])
 
 
-@pytest.mark.parametrize("change", ["kill --name {job}", "Ask the job's owner about {job}.", 'sleep "{busy:.0f}"', ""])
+@pytest.mark.parametrize("change", ["ssh host kill {job}", "sh -c {job}", "eval {job}", "echo {job} | xargs kill"])
+def test_a_change_with_a_command_that_reads_its_words_again_is_refused(change: str) -> None:
+    """The quotes are gone when it reads them."""
+    with pytest.raises(OwnRuleError) as refused:
+        check({**RULE, "change": change})
+
+    assert re.match(
+        r"\{job\} stands in a command with (ssh|sh|eval|xargs), which reads its words once more", refused.value.wrong["change"]
+    )
+
+
+@pytest.mark.parametrize("change", ["kill --name {job}", "Ask the job’s owner about {job}.", 'sleep "{busy:.0f}"', ""])
 def test_a_change_whose_values_stand_as_words_is_taken(change: str) -> None:
     """Without quotes, and numbers, which are not quoted, anywhere."""
     check({**RULE, "change": change})
