@@ -19,6 +19,7 @@ import polars as pl
 
 from advisor import described, slow_columns
 from advisor.beside import of_window, with_more
+from advisor.condition_kinds import mixed
 from advisor.expression_tree import nodes, path, tree_of
 from advisor.features import features
 from advisor.finding import Scope
@@ -113,6 +114,8 @@ def condition(sql: str, scope: Scope) -> pl.Expr:
     if not named:
         raise _wrong(_("It names no feature, so it would say the same of everything."))
     rows = _rows({name: known[name] for name in named})
+    if (says := mixed(tree, rows)) is not None:
+        raise ConditionError(says)
     try:
         result = rows.select(_held=expression).to_series()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:

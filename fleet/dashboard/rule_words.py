@@ -62,6 +62,7 @@ UNIT: Final = {
     "errors": pgettext_lazy("unit", "errors"),
     "events": pgettext_lazy("unit", "events"),
     "flag": pgettext_lazy("unit", "0 or 1"),
+    "gibibytes": "GiB",
     "gpu_hours": pgettext_lazy("unit", "GPU-hours"),
     "gpus": _("GPUs"),
     "hours": pgettext_lazy("unit", "hours"),

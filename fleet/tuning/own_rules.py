@@ -16,7 +16,7 @@ from advisor.conditions import SCOPES, ConditionError, columns, condition
 from advisor.conditions import of_now as of_now_in
 from advisor.expression_tree import compared, needed
 from advisor.finding import SEVERITIES, Scope, Severity
-from advisor.flapping import both_hold
+from advisor.flapping import both_hold, never_holds
 from advisor.rule import Group, Need, Rule, Show, Step
 from advisor.text import Text, fields, read_again, within_quotes
 from advisor.unshown import UNSHOWN
@@ -35,6 +35,8 @@ LONGEST: Final[Mapping[str, int]] = {"title": 200, "summary": 1000, "change": 20
 MOST: Final = 100
 """Own rules of a site: each is judged every cycle."""
 _SCOPES_OF_METRICS: Final[tuple[MetricScope, ...]] = ("host", "process", "gpu")  # of the same name the last counts
+_SHARE: Final = re.compile(r"(?:^|_)share(?:_|$)|_active(?:_|$)|^busy$")
+"""Names of shares that cannot be far above 1, as ratios to a baseline or to peers can."""
 _FORMAT: Final = re.compile(r"(?:\.[0-6])?[fge%]|")
 
 
@@ -77,7 +79,15 @@ def check(asked: Mapping[str, str]) -> None:
 
 
 def check_together(kept: Mapping[str, str]) -> None:
-    """OwnRuleError where one row could open and clear the rule: its findings would flap. The fields fit by themselves."""
+    """OwnRuleError where no row could open the rule, or one both open and clear it: its findings would flap. The fields fit by themselves."""
+    scope = cast(Scope, kept["scope"])
+    shares = [name for name in columns(scope) if unit(name) == "ratio" and _SHARE.search(name)]
+    if never_holds(kept["opens"], scope, shares):
+        named = ", ".join(sorted({*pl.sql_expr(kept["opens"]).meta.root_names()} & {*shares}))
+        says = gettext("No value makes this true: the rule would never open.")
+        if named:
+            says += " " + gettext("{named}: a share lies between 0 and 1, so 91 % is 0.91.").format(named=named)
+        raise OwnRuleError({"opens": says})
     found = both_hold(kept["opens"], kept["clears"], cast(Scope, kept["scope"]))
     if found is None:
         return
@@ -147,7 +157,19 @@ def told(text: Text) -> str:
 
 
 _TYPED: Final = (("flag", FLAGS), ("told", DESCRIBED))
-"""What people write on command lines and in descriptions: plain numbers, whose unit is the program's own."""
+"""What people write on command lines and in descriptions: plain numbers, but for flags whose documentation names a unit."""
+_UNITS_OF_FLAGS: Final[Mapping[str, str]] = {
+    "kv-cache-memory-bytes": "bytes", "pinned-memory-pool-byte-size": "bytes",
+    "cpu-offload-gb": "gibibytes", "swap-space": "gibibytes",  # docs.vllm.ai: in GiB for each GPU
+    "gpu-memory-utilization": "ratio", "mem-fraction-static": "ratio", "kv-cache-free-gpu-memory-fraction": "ratio",
+    **dict.fromkeys(("max-num-batched-tokens", "max-model-len", "block-size", "max-total-tokens", "context-length", "max-seq-len",
+                     "chunked-prefill-size", "max-prefill-tokens", "max-num-tokens", "num-speculative-tokens", "seq-length"), "tokens"),
+    "max-num-seqs": "sequences", "max-running-requests": "requests",
+    **dict.fromkeys(("gpus-per-node", "num-gpus"), "gpus"), **dict.fromkeys(("nnodes", "num-nodes", "num-machines"), "nodes"),
+    **dict.fromkeys(("nproc-per-node", "num-processes", "num-workers", "dataloader-num-workers"), "processes"),
+    **dict.fromkeys(("backend-threads", "http-thread-count", "num-cpu-threads-per-process"), "threads"),
+}  # fmt: skip
+"""By the programs' own documentation: vLLM, SGLang, TensorRT-LLM, Triton, torchrun, PyTorch's loader."""
 _NOTE_UNITS: Final = {"GPUs": "gpus", "seconds since": "seconds"}
 
 
@@ -156,7 +178,7 @@ def _units() -> Mapping[str, str]:
     shown = {show.feature: show.unit for rule in catalogue.load() for show in rule.evidence}
     metrics = {metric.name: metric.unit for scope in _SCOPES_OF_METRICS for metric in of(scope)}
     typed = {
-        f"{of_name}_{name}".replace("-", "_"): "number"
+        f"{of_name}_{name}".replace("-", "_"): _UNITS_OF_FLAGS.get(name, "number") if of_name == "flag" else "number"
         for of_name, kinds in _TYPED
         for name, kind in kinds.items()
         if kind == "number"

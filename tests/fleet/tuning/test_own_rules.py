@@ -8,7 +8,7 @@ from advisor.conditions import SCOPES, columns
 from advisor.finding import Scope
 from fleet.dashboard import rule_words
 from fleet.findings import words
-from fleet.tuning.own_rules import OwnRuleError, check, unit
+from fleet.tuning.own_rules import OwnRuleError, check, check_together, unit
 
 ENDS = {
     "_bytes": "bytes", "_bytes_per_s": "bytes_per_second", "_share": "ratio", "_ratio": "ratio", "_active": "ratio", "_mhz": "megahertz",
@@ -83,3 +83,45 @@ def test_a_change_with_a_command_that_reads_its_words_again_is_refused(change: s
 def test_a_change_whose_values_stand_as_words_is_taken(change: str) -> None:
     """Without quotes, and numbers, which are not quoted, anywhere."""
     check({**RULE, "change": change})
+
+
+@pytest.mark.parametrize(
+    ("opens", "hint"),
+    [
+        ("mem_used_share >= 91", True), ("busy > 2", True), ("busy < 0", True), ("temperature_c BETWEEN 1 AND 0", False),
+        ("temperature_c > 1e999", False), ("temperature_c > 90 AND temperature_c < 80", False), ("name = 'a' AND name = 'b'", False),
+        ("mem_used_share >= 91 OR busy > 3", True),
+    ],
+)  # fmt: skip
+def test_a_condition_that_no_value_makes_true_is_refused(opens: str, hint: bool) -> None:
+    """It would be kept and stay silent for ever; of shares it is said how they are written."""
+    with pytest.raises(OwnRuleError) as refused:
+        check_together({**RULE, "opens": opens, "clears": f"NOT ({opens})"})
+
+    assert refused.value.wrong["opens"].startswith("No value makes this true: the rule would never open.")
+    assert ("so 91 % is 0.91" in refused.value.wrong["opens"]) is hint
+
+
+@pytest.mark.parametrize(
+    "opens",
+    [
+        "mem_used_share >= 0.91", "busy > 0.5", "temperature_c > 90", "power_share > 1.02", "name = 'a' OR name = 'b'", "free",
+        "busy * 100 > 91", "busy > tensor_active", "name LIKE 'a%' AND busy > 0.9", "temperature_c BETWEEN 80 AND 90", "busy IS NULL",
+        "sm_clock_ratio > 2", "NOT free", "name IN ('a', 'b')", "temperature_c < 1e999",
+    ],
+)  # fmt: skip
+def test_a_condition_that_may_hold_is_kept(opens: str) -> None:
+    """What may be true of some row, or is not known never to be."""
+    check_together({**RULE, "opens": opens, "clears": f"NOT ({opens})"})
+
+
+@pytest.mark.parametrize(
+    ("feature", "of"),
+    [
+        ("flag_kv_cache_memory_bytes", "bytes"), ("flag_cpu_offload_gb", "gibibytes"), ("flag_gpu_memory_utilization", "ratio"),
+        ("flag_mem_fraction_static", "ratio"), ("flag_max_model_len", "tokens"), ("flag_micro_batch_size", "number"), ("told_tp", "number"),
+    ],
+)  # fmt: skip
+def test_a_flag_has_the_unit_of_its_documentation(feature: str, of: str) -> None:
+    """Where the flag's documentation names one; else it is a plain number."""
+    assert unit(feature) == of
