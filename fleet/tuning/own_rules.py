@@ -86,7 +86,7 @@ def check_together(kept: Mapping[str, str]) -> None:
         named = ", ".join(sorted({*pl.sql_expr(kept["opens"]).meta.root_names()} & {*shares}))
         says = gettext("No value makes this true: the rule would never open.")
         if named:
-            says += " " + gettext("{named}: a share lies between 0 and 1, so 91 % is 0.91.").format(named=named)
+            says += " " + gettext("{named}: a share lies between 0 and 1: write 91 per cent as 0.91.").format(named=named)
         raise OwnRuleError({"opens": says})
     found = both_hold(kept["opens"], kept["clears"], cast(Scope, kept["scope"]))
     if found is None:

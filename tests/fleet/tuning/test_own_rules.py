@@ -99,7 +99,7 @@ def test_a_condition_that_no_value_makes_true_is_refused(opens: str, hint: bool)
         check_together({**RULE, "opens": opens, "clears": f"NOT ({opens})"})
 
     assert refused.value.wrong["opens"].startswith("No value makes this true: the rule would never open.")
-    assert ("so 91 % is 0.91" in refused.value.wrong["opens"]) is hint
+    assert ("write 91 per cent as 0.91" in refused.value.wrong["opens"]) is hint
 
 
 @pytest.mark.parametrize(
