@@ -113,7 +113,6 @@ def test_it_writes_a_gain_with_two_significant_digits() -> None:
     ]
 
 
-
 @pytest.mark.parametrize(
     ("joules", "text"),
     [
