@@ -143,6 +143,7 @@ class Rule:
     rollback: str
     verify: str
     terms: tuple[Terms, ...] = ()  # the first that holds is said instead of `risk`, `rollback` and `verify`
+    measure: str | None = None  # a verified change's own, of verification/measure.py, or "none"; None: its bottleneck's
     sources: tuple[str, ...]
 
     def threshold_of(self, field: str) -> str | None:
