@@ -51,6 +51,7 @@ INSTALLED_APPS = [
     "fleet.slow",
     "fleet.findings",
     "fleet.reports",
+    "fleet.verdicts",
     "fleet.notify",
     "fleet.live",
     "fleet.api",
@@ -429,6 +430,18 @@ FETTLE_ADVISOR_PATIENCE_S = env.integer(
     "FETTLE_ADVISOR_PATIENCE_S", 120, 0, 86_400, about="Seconds after a job's start in which it may warm up unjudged."
 )
 FETTLE_ADVISOR_EVERY_S = env.integer("FETTLE_ADVISOR_EVERY_S", 10, 1, 3600, about="Seconds between two looks of the advisor.")
+
+# How advice that was applied is verified.
+FETTLE_VERIFY_SPAN_S = env.integer(
+    "FETTLE_VERIFY_SPAN_S",
+    600,
+    60,
+    86_400,
+    about="Seconds of steady work before and after a change that a verdict on it is made of; a run that ends earlier is taken as it is.",
+)
+FETTLE_VERIFY_WAIT_D = env.integer(
+    "FETTLE_VERIFY_WAIT_D", 14, 1, 365, about="Days that a verdict waits for a run to compare with; then it cannot be told."
+)
 
 # What findings and plans count in.
 FETTLE_GPU_HOUR_PRICE = env.number(

@@ -55,6 +55,7 @@ MOVES: Final[Mapping[str, tuple[str, ...]]] = {
     "dismissed": ("proposed",),
 }
 """What people may make of advice; the verdicts after `applied` are measured, not given."""
+VERDICTS: Final = ("helped", "no_effect", "worse", "cannot_tell")
 
 Target: TypeAlias = tuple[str, str]  # scope, key
 
@@ -190,26 +191,58 @@ def end(fingerprint: str, at: datetime, note: str) -> bool:
     return True
 
 
-def advise_transition(finding: Finding, after: str, user: User | None, note: str = "") -> Transition:
-    """Move the advice to `after` on a person's word.
+def advise_transition(
+    finding: Finding, after: str, user: User | None, note: str = "", *, at: datetime | None = None
+) -> Transition:
+    """Move the advice to `after` on a person's word; `at`: when it was applied, where that was before now.
 
-    MoveError when the finding has ended, the advice cannot go there, or somebody moved it first.
+    MoveError when the finding has ended, the advice cannot go there, or somebody moved it first. What was applied may be told of a
+    finding that has ended: to apply a change a job is often restarted, and its finding ends with it.
     """
     before = finding.advice
-    if finding.resolved_at is not None:
+    if finding.resolved_at is not None and not (after == "applied" and after in MOVES.get(before, ())):
         raise MoveError(gettext("The finding has ended; its advice stays {before}.").format(before=before))
     allowed = MOVES.get(before, ())
     if after not in allowed:
         can = gettext("The advice is {before}; it can become one of: {after}.") if allowed else gettext("The advice is {before}.")
         raise MoveError(can.format(before=before, after=", ".join(allowed)))
     with transaction.atomic():
-        if not Finding.objects.filter(pk=finding.pk, advice=before, resolved_at=None).update(advice=after):
+        still = Finding.objects.filter(pk=finding.pk, advice=before)
+        if after != "applied":
+            still = still.filter(resolved_at=None)
+        if not still.update(advice=after):
             raise MoveError(gettext("Somebody else changed the advice meanwhile, or the finding ended; look again."))
         written = Transition.objects.create(
-            finding=finding, axis="advice", before=before, after=after, at=timezone.now(), by=user, note=note[:500]
+            finding=finding, axis="advice", before=before, after=after, at=at or timezone.now(), by=user, note=note[:500]
         )
     finding.advice = after
     return written
+
+
+def apply_seen(finding: Finding, at: datetime, note: str) -> bool:
+    """Mark advice as applied because a later run showed that it was; False when somebody has moved it meanwhile."""
+    before = finding.advice
+    with transaction.atomic():
+        if "applied" not in MOVES.get(before, ()) or not Finding.objects.filter(pk=finding.pk, advice=before).update(
+            advice="applied"
+        ):
+            return False
+        Transition.objects.create(finding=finding, axis="advice", before=before, after="applied", at=at, note=note)
+    finding.advice = "applied"
+    return True
+
+
+def conclude(finding: Finding, verdict: str, at: datetime) -> bool:
+    """Move advice that was applied to what was measured of it; False when it is not applied any more."""
+    if verdict not in VERDICTS:
+        raise ValueError(f"{verdict} is no verdict; there are: {', '.join(VERDICTS)}")
+    with transaction.atomic():
+        if not Finding.objects.filter(pk=finding.pk, advice="applied").update(advice=verdict):
+            return False
+        Transition.objects.create(finding=finding, axis="advice", before="applied", after=verdict, at=at)
+        transaction.on_commit(_tell, robust=True)
+    finding.advice = verdict
+    return True
 
 
 def _refresh(row: Finding, one: Found, at: datetime, count: int = 1) -> bool:
