@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from django.utils import timezone
+from django.utils.translation import gettext
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -289,3 +290,15 @@ class MoveSerializer(AskedSerializer):
 
     after = serializers.ChoiceField(choices=sorted({after for allowed in MOVES.values() for after in allowed}))
     note = serializers.CharField(max_length=500, required=False, allow_blank=True, default="", validators=[plain_text])
+    applied_at = serializers.DateTimeField(
+        required=False, allow_null=True, default=None, help_text="With `applied`: when that was, where it was before now."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """The move; ValidationError where a time is given that cannot be when it was applied."""
+        at = attrs.get("applied_at")
+        if at is not None and attrs["after"] != "applied":
+            raise serializers.ValidationError({"applied_at": gettext("A time goes with applied alone.")})
+        if at is not None and at > timezone.now() + timedelta(minutes=1):
+            raise serializers.ValidationError({"applied_at": gettext("That is still to come; tell of it when it is done.")})
+        return attrs

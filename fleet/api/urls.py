@@ -17,6 +17,7 @@ from fleet.api.planners import PlannersView, PlannerView
 from fleet.api.profiles import ProfileViewSet
 from fleet.api.rules import RuleChangeViewSet, RuleViewSet
 from fleet.api.schema import DocsView, SchemaView
+from fleet.api.verifications import RecordViewSet, VerificationViewSet
 from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, NothingView, SeriesView, SlashlessView
 
 router = SimpleRouter()
@@ -32,6 +33,8 @@ router.register("rules", RuleViewSet, basename="rule")
 router.register("own-rules", OwnRuleViewSet)
 router.register("rule-changes", RuleChangeViewSet)
 router.register("profiles", ProfileViewSet)
+router.register("verifications", VerificationViewSet)
+router.register("verification-records", RecordViewSet, basename="verification-record")
 
 urlpatterns = [
     *router.urls,

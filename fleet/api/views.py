@@ -9,7 +9,7 @@ from django.utils.translation import gettext
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import status
 from rest_framework.decorators import action
-from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
@@ -93,7 +93,11 @@ class FindingViewSet(StrictQuery, ReadOnlyModelViewSet[Finding]):
         asked = MoveSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
         user = request.user if request.user.is_authenticated else None
-        written = advise_transition(finding, asked.validated_data["after"], user, asked.validated_data["note"])
+        told = asked.validated_data
+        at = told["applied_at"]
+        if at is not None and at < finding.opened_at:
+            raise ValidationError({"applied_at": [gettext("That was before the finding opened.")]})
+        written = advise_transition(finding, told["after"], user, told["note"], at=at)
         return Response(TransitionSerializer(written).data, status=status.HTTP_201_CREATED)
 
     def get_queryset(self) -> QuerySet[Finding]:

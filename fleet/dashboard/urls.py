@@ -3,7 +3,20 @@
 from django.contrib.auth import views as auth
 from django.urls import include, path, register_converter
 
-from fleet.dashboard.views import commands, families, findings, gpus, icon, jobs, nodes, overview, own_rules, planners, rules
+from fleet.dashboard.views import (
+    advice,
+    commands,
+    families,
+    findings,
+    gpus,
+    icon,
+    jobs,
+    nodes,
+    overview,
+    own_rules,
+    planners,
+    rules,
+)
 
 
 class NodeName:
@@ -36,6 +49,8 @@ urlpatterns = [
     path("findings/<int:finding_id>/decide/", findings.decide, name="finding-decide"),
     path("jobs/", jobs.jobs, name="jobs"),
     path("jobs/<int:job_id>/", jobs.job, name="job"),
+    path("advice/", advice.advice, name="advice"),
+    path("advice/<int:verification_id>/chart.json", advice.chart, name="verdict-chart"),
     path("planners/", planners.planners, name="planners"),
     path("planners/<slug:name>/", planners.planner, name="planner"),
     path("rules/", rules.rules, name="rules"),

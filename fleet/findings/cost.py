@@ -17,6 +17,17 @@ def sentence(gpu_hours: float | None) -> str:
     return gettext(text.id).format_map(text.params) if text else ""
 
 
+def total(gpu_hours: float | None) -> str:
+    """`38 GPU-hours, 95 USD`; "" where it is not known. Less than nothing was lost."""
+    if gpu_hours is None:
+        return ""
+    hours = gettext("{hours} GPU-hours").format(hours=_number(gpu_hours, cost.digits(gpu_hours)))
+    money = cost.cost_a_day(gpu_hours, settings.FETTLE_GPU_HOUR_PRICE)
+    if money is None:
+        return hours
+    return f"{hours}, {_number(money, cost.digits(money, money=True))}{SPACE}{settings.FETTLE_CURRENCY}"
+
+
 def answer(gpu_hours: float | None) -> str:
     """As `sentence`, where something has to stand: why there is none, too."""
     return sentence(gpu_hours) or gettext(UNKNOWN if gpu_hours is None else NOTHING)

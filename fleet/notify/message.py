@@ -17,6 +17,8 @@ from fleet.notify import webhook
 from fleet.notify.deliver import Kind, Message, service
 from fleet.notify.models import Delivery
 from fleet.notify.plain import INDENT, code, named
+from fleet.verdicts import words as verdict_words
+from fleet.verdicts.models import Verification
 
 FIRST: Final = 5
 """Findings that a message about many of them names."""
@@ -25,6 +27,8 @@ EVIDENCE: Final = 8
 CODE_LINES: Final = 16
 """Lines of a change that a message shows; the page shows all of it."""
 _KIND: Final[dict[str, Kind]] = {"critical": "failure", "warn": "warning", "advice": "info", "info": "info"}
+
+_VERDICT_KIND: Final[dict[str, Kind]] = {"helped": "success", "worse": "warning"}
 
 
 def message(delivery: Delivery) -> Message:
@@ -37,6 +41,8 @@ def message(delivery: Delivery) -> Message:
     shares = Delivery.objects.filter(lead=delivery)
     others = shares.count()
     with override(settings.LANGUAGE_CODE):
+        if transition.axis == "advice":
+            return _verdict(delivery, finding, transition)
         context = _one(finding, transition) | {"delivery": delivery, "over": transition.after == "resolved"}
         if others:
             rows = shares.select_related("transition__finding__node").prefetch_related("transition__finding__gpus")
@@ -64,6 +70,24 @@ def message(delivery: Delivery) -> Message:
             key=delivery.key,
             extras=webhook.extras(delivery) if service(delivery.route.url) in webhook.SCHEMES else None,
         )
+
+
+def _verdict(delivery: Delivery, finding: Finding, transition: Transition) -> Message:
+    """What was measured of advice that was applied."""
+    row = Verification.objects.filter(finding=finding, verdict=transition.after).defer("before_samples", "after_samples").first()
+    context = _one(finding, transition) | {
+        "delivery": delivery,
+        "severity": words.word(words.ADVICE, transition.after),
+        "reason": named(verdict_words.reason(row)) if row else words.word(words.ADVICE, transition.after),
+        "recovered": cost.total(row.recovered_gpu_hours) if row else "",
+        "is_worse": transition.after == "worse",
+    }
+    return Message(
+        title=" ".join(render_to_string("notify/title.txt", context).split()),
+        body=_tidy(render_to_string("notify/verdict.txt", context)),
+        kind=_VERDICT_KIND.get(transition.after, "info"),
+        key=delivery.key,
+    )
 
 
 def _one(finding: Finding, transition: Transition) -> dict[str, Any]:

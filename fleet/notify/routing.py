@@ -30,6 +30,8 @@ LONGEST_WAIT_S: Final = 900.0
 AT_ONCE: Final = 500
 LANES: Final = 2
 """Deliveries of one route under way at once: a chat that hangs holds so many messengers and no more."""
+MEASURED: Final = frozenset({"helped", "no_effect", "worse"})
+"""Verdicts that say something."""
 QUEUED: Final = timedelta(seconds=60)
 """How long a message to the messengers lives. What was handed out longer ago was lost on the way and is handed out again."""
 
@@ -63,13 +65,20 @@ def route(limit: int = AT_ONCE) -> list[int]:
 def kind(transition: Transition) -> tuple[str, ...]:
     """What transitions have in common that one message can tell: rule, severity, what became of the finding, and why."""
     finding = transition.finding
+    if transition.axis == "advice":  # each verdict has numbers of its own
+        return "verdict", str(transition.pk)
     return finding.rule, finding.severity, transition.before, transition.after, transition.note
 
 
 def is_news(transition: Transition) -> bool:
-    """True for what people are told: it fires, it grew worse, it is over. What never fired, is noisy or in shadow, is not."""
-    if transition.axis != "condition" or transition.finding.shadow:
+    """True for what people are told: it fires, it grew worse, it is over, and what was measured of advice that was applied.
+
+    What never fired, is noisy or in shadow, is not, nor that something cannot be told.
+    """
+    if transition.finding.shadow:
         return False
+    if transition.axis == "advice":
+        return transition.after in MEASURED
     return transition.after == "firing" or (transition.after == "resolved" and transition.before == "firing")
 
 

@@ -1,19 +1,21 @@
-// One finding: the evidence's charts, and a copy button on each step of the change.
+// One finding: the charts of the evidence and of the verdict, and a copy button on each step of the change.
 import { draw } from "./charts.js";
 
-const evidence = document.getElementById("evidence");
-try {
-  const answer = await fetch(evidence.dataset.url);
-  if (!answer.ok) throw new Error(answer.statusText);
-  for (const { metric, figure } of (await answer.json()).figures) {
-    draw(evidence.querySelector(`[data-chart="${metric}"]`), figure, evidence.dataset.empty);
-  }
-} catch {
-  for (const chart of evidence.querySelectorAll("[data-chart]")) {
-    chart.textContent = evidence.dataset.failed;
-    chart.classList.add("empty");
+async function fill(place) {
+  try {
+    const answer = await fetch(place.dataset.figures);
+    if (!answer.ok) throw new Error(answer.statusText);
+    for (const { metric, figure } of (await answer.json()).figures) {
+      draw(place.querySelector(`[data-chart="${metric}"]`), figure, place.dataset.empty);
+    }
+  } catch {
+    for (const chart of place.querySelectorAll("[data-chart]")) {
+      chart.textContent = place.dataset.failed;
+      chart.classList.add("empty");
+    }
   }
 }
+for (const place of document.querySelectorAll("[data-figures]")) fill(place);
 
 function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);

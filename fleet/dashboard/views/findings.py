@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from advisor.finding import SEVERITIES
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import REFUSED, is_plain
-from fleet.dashboard import charts, profiles, words
+from fleet.dashboard import charts, profiles, verdicts, words
 from fleet.dashboard.evidence import charted, lines_of, span_of
 from fleet.dashboard.listing import STATES, filtered, groups, line, opened
 from fleet.findings import cost
@@ -115,8 +115,12 @@ def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
             "to_fill": to_fill(shown.text.change),
             "history": history(found),
             "profile": profiles.block(found),
+            "verdict": verdicts.of_finding(found),
+            "record": verdicts.record_of(found.rule),
             "sources": [words.source(source) for source in shown.text.sources],
-            "steps": [(slug, STEPS[slug]) for slug in MOVES.get(found.advice, ())] if found.resolved_at is None else [],
+            "steps": [
+                (slug, STEPS[slug]) for slug in MOVES.get(found.advice, ()) if found.resolved_at is None or slug == "applied"
+            ],
             "may_decide": request.user.has_perm("findings.change_finding"),
         },
     )
@@ -179,7 +183,7 @@ def decide(request: HttpRequest, finding_id: int) -> HttpResponse:
         messages.warning(request, gettext("That was not done.") + f" {REFUSED}")
         return redirect("finding", finding_id)
     try:
-        if found.advice != shown or found.resolved_at is not None:
+        if found.advice != shown or (found.resolved_at is not None and after != "applied"):
             raise MoveError
         advise_transition(found, after, user, note=note)
     except MoveError:

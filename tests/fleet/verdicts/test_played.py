@@ -32,6 +32,7 @@ def test_advice_that_was_followed_helped() -> None:
     row = followed("fp32_train", "bf16_train")
 
     assert row.verdict == "helped"
+    assert row.ratio is not None
     assert row.ratio == pytest.approx(8.0, rel=0.1)
     assert row.ratio_low is not None
     assert row.ratio_high is not None
