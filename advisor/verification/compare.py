@@ -16,7 +16,7 @@ import polars as pl
 from advisor.rule import Rule
 from advisor.text import Text, _
 from advisor.verification import measure as measures
-from advisor.verification.interval import MIN_BLOCKS, Ratio, Values, ratio
+from advisor.verification.interval import CONFIDENCE, MIN_BLOCKS, Ratio, Values, ratio
 from advisor.verification.measure import REPORTED, Measure
 from advisor.verification.stretch import Stretch
 
@@ -66,13 +66,13 @@ UNSURE: Final = _(
     " much to tell."
 )
 HELPED: Final = _(
-    "By {measure}: {ratio:.2f} times as fast after the change, with 95 % confidence between {low:.2f} and {high:.2f} times."
+    "By {measure}: {ratio:.2f} times as fast after the change, with {level:.0%} confidence between {low:.2f} and {high:.2f} times."
 )
 WORSE: Final = _(
-    "By {measure}: {ratio:.2f} times as fast after the change, which is slower, with 95 % confidence between {low:.2f} and {high:.2f} times."
+    "By {measure}: {ratio:.2f} times as fast after the change, which is slower, with {level:.0%} confidence between {low:.2f} and {high:.2f} times."
 )
 NO_EFFECT: Final = _(
-    "By {measure}: {ratio:.2f} times as fast after the change, with 95 % confidence between {low:.2f} and {high:.2f} times: less than"
+    "By {measure}: {ratio:.2f} times as fast after the change, with {level:.0%} confidence between {low:.2f} and {high:.2f} times: less than"
     " {band:.0%} either way is no effect."
 )
 ESTIMATED: Final = _("The program reports no steps: the speed is estimated from the counters of the GPU.")
@@ -125,7 +125,10 @@ def compare(rule: Rule, before: Sequence[Stretch], after: Sequence[Stretch]) -> 
     if found is None:
         return Comparison("cannot_tell", _short(measure, lengths, counts), measure, was, became, None, *lengths)
     verdict, source = judge(found)
-    text = Text(source, {"measure": measure.label, "ratio": found.value, "low": found.low, "high": found.high, "band": BAND})
+    text = Text(
+        source,
+        {"measure": measure.label, "ratio": found.value, "low": found.low, "high": found.high, "band": BAND, "level": CONFIDENCE},
+    )
     return Comparison(verdict, text, measure, was, became, found, *lengths, rule.rollback if verdict == "worse" else "")
 
 

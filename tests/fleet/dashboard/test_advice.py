@@ -15,7 +15,7 @@ from fleet.verdicts.stretches import packed
 from tests.fleet.dashboard.fleet_rows import make_finding, make_node
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
-REASON = "By {measure}: {ratio:.2f} times as fast after the change, with 95 % confidence between {low:.2f} and {high:.2f} times."
+REASON = "By {measure}: {ratio:.2f} times as fast after the change, with {level:.0%} confidence between {low:.2f} and {high:.2f} times."
 
 
 def samples(level: float) -> bytes:
@@ -32,7 +32,7 @@ def verified(finding: Finding | None = None, **more: Any) -> Verification:
         "due_at": now, "verdict": "helped", "measure": "sm_clock_mhz", "before": 1000.0, "after": 1800.0, "ratio": 1.8,
         "ratio_low": 1.7, "ratio_high": 1.9, "p": 0.001, "recovered_gpu_hours": 40.0, "measured_at": now,
         "rollback": {"id": "Set the batch size back.", "params": {}}, "before_samples": samples(1000), "after_samples": samples(1800),
-        "reason": {"id": REASON, "params": {"measure": "SM clock", "ratio": 1.8, "low": 1.7, "high": 1.9}},
+        "reason": {"id": REASON, "params": {"level": 0.95, "measure": "SM clock", "ratio": 1.8, "low": 1.7, "high": 1.9}},
     }  # fmt: skip
     return Verification.objects.create(**defaults | more)
 

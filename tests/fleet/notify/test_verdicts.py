@@ -38,8 +38,8 @@ def send() -> None:
 def concluded(finding: Finding, verdict: str) -> None:
     """The verdict is there, with its row."""
     reason = {
-        "id": "By {measure}: {ratio:.2f} times as fast after the change, with 95 % confidence between {low:.2f} and {high:.2f} times.",
-        "params": {"measure": "SM clock", "ratio": 1.25, "low": 1.2, "high": 1.3},
+        "id": "By {measure}: {ratio:.2f} times as fast after the change, with {level:.0%} confidence between {low:.2f} and {high:.2f} times.",
+        "params": {"level": 0.95, "measure": "SM clock", "ratio": 1.25, "low": 1.2, "high": 1.3},
     }
     Verification.objects.create(
         finding=finding, rule=finding.rule, scope="gpu", target=finding.target, applied_at=NOON, due_at=NOON, verdict=verdict,
@@ -57,7 +57,7 @@ def test_advice_that_helped_is_told_with_the_numbers(finding: Finding, chat: Rec
     assert got["title"] == "[helped] The power limit takes the speed (n1 GPU 0)"
     lines = got["message"].replace("\u00a0", " ").split("\n")
     assert lines[0] == (
-        "The advice was applied, and this was measured: By SM clock: 1.25 times as fast after the change, with 95 % confidence between"
+        "The advice was applied, and this was measured: By SM clock: 1.25 times as fast after the change, with 95% confidence between"
         " 1.20 and 1.30 times."
     )
     assert "Recovered since: 38.0 GPU-hours" in lines
