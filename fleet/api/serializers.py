@@ -282,7 +282,7 @@ class TransitionSerializer(serializers.ModelSerializer[Transition]):
 
     def get_note(self, row: Transition) -> str:
         """A person's words as they wrote them; the server's in the language that the request accepts."""
-        return words.note(row.note) if row.axis == "condition" else row.note
+        return row.note if row.by_id else words.note(row.note)
 
 
 class MoveSerializer(AskedSerializer):

@@ -143,7 +143,7 @@ def history(found: Finding) -> list[dict[str, Any]]:
             "axis": words.word(words.AXIS, row.axis),
             "before": words.word(states, row.before) if row.before else "",
             "after": words.word(states, row.after),
-            "note": words.note(row.note) if row.axis == "condition" else row.note,
+            "note": row.note if row.by_id else words.note(row.note),
         }
         for row in found.transitions.select_related("by").order_by("-at", "-id")[:200]
     ]
