@@ -57,7 +57,7 @@ def _layout(form: Form, label: str) -> dict[str, Any]:
         "showlegend": True,
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "margin": {"l": 64, "r": 16, "t": 8, "b": 44},
-        "xaxis": {"title": {"text": gettext("seconds of steady work, up to the change and from the run after it")}, "fixedrange": True},
+        "xaxis": {"title": {"text": gettext("seconds from the change")}, "fixedrange": True},
         "yaxis": {
             "rangemode": "tozero", "tickformat": form.tick, "ticksuffix": form.suffix, "automargin": True, "fixedrange": True,
         },

@@ -21,11 +21,12 @@ def total(gpu_hours: float | None) -> str:
     """`38 GPU-hours, 95 USD`; "" where it is not known. Less than nothing was lost."""
     if gpu_hours is None:
         return ""
-    hours = gettext("{hours} GPU-hours").format(hours=_number(gpu_hours, cost.digits(gpu_hours)))
+    hours = _number(gpu_hours, cost.digits(gpu_hours))
     money = cost.cost_a_day(gpu_hours, settings.FETTLE_GPU_HOUR_PRICE)
     if money is None:
-        return hours
-    return f"{hours}, {_number(money, cost.digits(money, money=True))}{SPACE}{settings.FETTLE_CURRENCY}"
+        return gettext("{hours} GPU-hours").format(hours=hours)
+    price = f"{_number(money, cost.digits(money, money=True))}{SPACE}{settings.FETTLE_CURRENCY}"
+    return gettext("{hours} GPU-hours, {money}").format(hours=hours, money=price)
 
 
 def answer(gpu_hours: float | None) -> str:

@@ -24,6 +24,7 @@ from fleet.jobs.telling import tell as tell_jobs
 from fleet.profiles.keep import keep as keep_profile
 from fleet.tuning.changes import save_own, set_state
 from fleet.tuning.models import RuleChange
+from tests.fleet.api.test_verifications import verified
 from tests.fleet.benches.reports import report_of
 from tests.fleet.profiles import reports as profile_reports
 from tests.fleet.rows import found, gpu, node
@@ -72,6 +73,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/api/v1/findings/": row.pk,
         "/api/v1/bench-runs/": run.pk,
         "/api/v1/profiles/": profile.pk,
+        "/api/v1/verifications/": verified(row).pk,
         "/api/v1/planners/": "batch",
         "/api/v1/annotations/": noted.pk,
         "/api/v1/jobs/": job.pk,
@@ -111,7 +113,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
             assert str(answer.status_code) in operations[method]["responses"], f"{method} {real}"
             assert answer.status_code < 300
             asked += 1
-    assert asked == 51
+    assert asked == 54
 
 
 def test_it_says_how_to_sign_in() -> None:
