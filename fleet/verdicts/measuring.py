@@ -15,7 +15,7 @@ from advisor.rule import Rule
 from advisor.text import Text, _
 from advisor.verification.compare import Comparison, compare
 from advisor.verification.stretch import Stretch
-from fleet.findings.lifecycle import conclude
+from fleet.findings.concluded import conclude
 from fleet.inventory.models import Gpu
 from fleet.slow.models import JobRun
 from fleet.slow.runs import ACTIVE

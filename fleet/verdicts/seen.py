@@ -14,7 +14,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.utils.translation import gettext_noop
 
-from fleet.findings.lifecycle import apply_seen
+from fleet.findings.concluded import apply_seen
 from fleet.findings.models import Diagnosis, Finding
 from fleet.slow.models import JobRun
 from fleet.slow.runs import ACTIVE

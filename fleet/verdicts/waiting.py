@@ -17,6 +17,8 @@ from fleet.verdicts.models import Verification
 from fleet.verdicts.stretches import packed, read
 
 AT_ONCE: Final = 100
+JUST_NOW: Final = timedelta(minutes=2)
+"""A time that was told and is older is when it was applied, and not when somebody said so."""
 MOST_GPUS: Final = 64
 """Of one side; a job of more is compared by so many of them."""
 
@@ -38,8 +40,22 @@ def begin(now: datetime) -> int:
     rows = Finding.objects.filter(~Exists(known), advice="applied").select_related("node").order_by("pk")[:AT_ONCE]
     for finding in rows:
         said = Transition.objects.filter(finding=finding, axis="advice", after="applied").order_by("pk").last()
-        wait(finding, said.at if said else now, now)
+        at = said.at if said else now
+        wait(finding, at if now - at > JUST_NOW else _began(finding, at), now)
     return len(rows)
+
+
+def _began(finding: Finding, said_at: datetime) -> datetime:
+    """When what somebody has just said began: with the run in which the trouble was never seen, where there is one already.
+
+    People change a program, start it, and then say that they did.
+    """
+    if finding.scope != "job":
+        return said_at
+    before = before_of(finding, said_at)
+    runs = JobRun.objects.filter(program=before.family, first_seen__gte=finding.last_seen_at, first_seen__lte=said_at)
+    run = runs.order_by("first_seen").first()
+    return run.first_seen if run else said_at
 
 
 def wait(finding: Finding, applied_at: datetime, now: datetime, *, by_advisor: bool = False) -> Verification:

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from pytest_django import Settings
 
-from fleet.findings.lifecycle import Place, advise_transition, conclude, report
+from fleet.findings.concluded import conclude
+from fleet.findings.lifecycle import Place, advise_transition, report
 from fleet.findings.models import Finding
 from fleet.notify import routing
 from fleet.notify.models import Route

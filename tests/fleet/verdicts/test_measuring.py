@@ -6,7 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from fleet.findings.lifecycle import MoveError, advise_transition, conclude
+from fleet.findings.concluded import conclude
+from fleet.findings.lifecycle import MoveError, advise_transition
 from fleet.findings.models import Finding
 from fleet.inventory.models import Gpu, Node
 from fleet.slow.models import JobRun
@@ -171,6 +172,19 @@ def test_a_change_to_a_gpu_shows_on_it_without_a_new_run() -> None:
 
     assert row.verdict in ("helped", "no_effect")
     assert row.after_from == NOON + 3 * MINUTE + timedelta(seconds=20)
+
+
+@pytest.mark.parametrize(("told", "began"), [(10 * MINUTE, 5 * MINUTE), (6 * MINUTE, 6 * MINUTE)])
+def test_who_says_so_after_the_restart_means_the_run_that_began_before(told: timedelta, began: timedelta) -> None:
+    """Said at ten past, of the run that began at five past and in which the finding was never seen; a time that is told is kept."""
+    held = cards(1)
+    works(held, NOON, 100.0)
+    finding = found(held)
+    works(held, NOON + 5 * MINUTE, 150.0)
+    advise_transition(finding, "applied", None, at=NOON + told)
+    go_on(NOON + 10 * MINUTE)
+
+    assert Verification.objects.get().applied_at == NOON + began
 
 
 def test_one_that_is_told_again_is_one_row() -> None:
