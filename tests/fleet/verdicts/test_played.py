@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 from pytest_django import Settings
 
 from fleet.findings.lifecycle import advise_transition
@@ -27,8 +28,8 @@ def followed(before: str, after: str, rule: str = FP32, seconds: int = 90) -> Ve
     return Verification.objects.get()
 
 
-def test_advice_that_was_followed_helped() -> None:
-    """fp32, then bf16 under the same name: 8 times, a verdict row with what was before and after, and the finding's advice says so."""
+def test_advice_that_was_followed_helped(admin_client: Client) -> None:
+    """fp32, then bf16 under the same name: 8 times, a verdict row with what was before and after, the finding's advice and pages say so."""
     row = followed("fp32_train", "bf16_train")
 
     assert row.verdict == "helped"
@@ -50,6 +51,11 @@ def test_advice_that_was_followed_helped() -> None:
     last = Transition.objects.filter(finding=finding, axis="advice").last()
     assert last is not None
     assert (last.before, last.after) == ("applied", "helped")
+    for path in ("/advice/", f"/findings/{finding.pk}/"):
+        page = admin_client.get(path).content.decode()
+        assert f"By arithmetic of the math pipes: {row.ratio:.2f} times as fast after the change" in page
+    (figure,) = admin_client.get(f"/advice/{row.pk}/chart.json").json()["figures"]
+    assert [line["name"] for line in figure["figure"]["data"]][::2] == ["before", "after"]
 
 
 def test_a_program_that_runs_on_as_it_was_shows_no_effect() -> None:
