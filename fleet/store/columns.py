@@ -139,7 +139,9 @@ class Table:
         if missing := [key for key in self.keys if key not in frame.columns]:
             raise StoreError(f"Rows of scope {self.scope} need the key {', '.join(missing)}; nothing was stored.")
         try:
-            packed = frame.select(self.columns[name].packing() for name in self.columns if name in frame.columns)
+            # A column that nobody gave a value has no type, which Polars can neither round nor multiply.
+            typed = frame.with_columns(pl.col(pl.Null).cast(pl.Float64))
+            packed = typed.select(self.columns[name].packing() for name in self.columns if name in frame.columns)
         except pl.exceptions.PolarsError as error:
             raise StoreError(f"Rows of scope {self.scope} cannot be stored: {error}.") from error
         given = {key: frame[key] for key in self.keys}

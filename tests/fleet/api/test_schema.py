@@ -81,7 +81,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/api/v1/rule-changes/": RuleChange.objects.get().pk,
     }
     own = {
-        "scope": "gpu", "severity": "info", "group": "capacity", "opens": "busy > 2", "title": "Cannot be", "summary": "Busy {busy:.0%}.",
+        "scope": "gpu", "severity": "info", "group": "capacity", "opens": "busy > 1.4", "title": "Cannot be", "summary": "Busy {busy:.0%}.",
     }  # fmt: skip
     bodies: dict[str, Any] = {
         "/commands/": {"what": "resume_profiling", "reason": "a test"},

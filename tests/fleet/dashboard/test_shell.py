@@ -195,4 +195,4 @@ def test_plotly_is_only_where_charts_are(path: Path) -> None:
     """The overview is the page that everyone opens; it draws on a canvas of its own."""
     source = path.read_text()
 
-    assert ("plotly" in source) == ("data-chart" in source)
+    assert ("plotly" in source) == ("data-chart" in source or "data-family-chart" in source)

@@ -54,7 +54,7 @@ def test_a_delivery_arrives_with_its_numbers_its_change_and_its_link(chat: Recei
         "• SM active: 91\u00a0% (threshold ≥ 50\u00a0%)",
         "• Power: 500\u00a0W",
         "    nvidia-smi -i GPU-1 -pl 700",
-        "Expected gain: 1.1–1.2× the speed",
+        "Expected gain: 1.05–1.2× the speed",
         "To undo it: Set the limit back.",
         f"https://fettle.example.org/findings/{row.transition.finding_id}/",
         row.key,

@@ -59,7 +59,7 @@ def test_a_new_finding_says_what_where_how_much_and_what_to_do(card: Gpu, chat: 
         "The change to make:",
         "    nvidia-smi -i GPU-1 -pl 700",
         "",
-        "Expected gain: 1.1–1.2× the speed",
+        "Expected gain: 1.05–1.2× the speed",
         "Risk: More heat.",
         "To undo it: Set the limit back.",
         "",

@@ -221,6 +221,14 @@ def test_a_value_that_does_not_fit_is_absent_and_its_neighbours_are_not(store: S
     assert store.misfits == 4  # type: ignore[attr-defined]
 
 
+def test_a_column_without_a_value_has_none_whatever_its_type(store: Series) -> None:
+    """A frame of rows that tell nothing of a metric has no type for it; the store knows it."""
+    store.write("gpu", pl.DataFrame({"entity": [1], "ts": [NOON], "pstate": [None], "sm_active": [None], "power_w": [100.0]}))
+
+    row = store.window("gpu", NOON, NOON + 1, [1], ["pstate", "sm_active", "power_w"]).row(0, named=True)
+    assert (row["pstate"], row["sm_active"], row["power_w"]) == (None, None, 100.0)
+
+
 def test_an_empty_frame_is_no_error(store: Series) -> None:
     """A flush without rows of one scope is normal."""
     store.write("host", rows().select("entity", "ts"))
