@@ -27,7 +27,7 @@ from fleet.tuning.changes import save_own
 from tests.fleet.rows import found, gpu, node, person, token
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db, pytest.mark.usefixtures("memory_store")]
-OWN = {"scope": "gpu", "severity": "info", "group": "capacity", "opens": "busy > 2", "title": "Cannot be", "summary": "Busy."}
+OWN = {"scope": "gpu", "severity": "info", "group": "capacity", "opens": "busy > 1.4", "title": "Cannot be", "summary": "Busy."}
 EXAMPLES = 15
 CHECKS = [
     schemathesis.checks.not_a_server_error,

@@ -224,7 +224,9 @@ def test_a_node_that_somebody_works_on_is_to_be_avoided() -> None:
 def test_a_rule_of_the_sites_own_counts_by_its_group() -> None:
     """One of the group health that is critical drains; one of another group says nothing."""
     for slug, group in (("site-smart", "health"), ("site-idle", "capacity")):
-        OwnRule.objects.create(slug=slug, scope="gpu", severity="critical", group=group, opens="busy > 2", title="T", summary="S")
+        OwnRule.objects.create(
+            slug=slug, scope="gpu", severity="critical", group=group, opens="busy > 1.4", title="T", summary="S"
+        )
     n1, n2 = fresh("n1"), fresh("n2")
     opened(gpu(n1, 0), "site-smart", "critical")
     opened(gpu(n2, 0), "site-idle", "critical")
