@@ -1,8 +1,11 @@
 """Quantiles, idle hours, energy and coverage of what a job held."""
 
+from datetime import timedelta
+
 import polars as pl
 import pytest
 
+from fleet.jobs.models import Job
 from fleet.reports.document import document
 from fleet.reports.spans import held
 from fleet.reports.usage import MOST_VALUES, resolution
@@ -68,6 +71,7 @@ def test_energy_that_was_not_read_is_absent_and_says_so() -> None:
     store().write("gpu", pl.DataFrame([{"entity": first.pk, "ts": noon - 60 + n, "gr_engine_active": 0.5} for n in range(60)]))
     alone = document(job([first]), NOON)
     store().write("gpu", pl.DataFrame([{"entity": second.pk, "ts": noon - 60 + n, "power_w": 200.0} for n in range(60)]))
+    Job.objects.all().delete()
     both = document(job([first, second], job_id="4712"), NOON)
 
     assert alone["energy_j"] is None
@@ -122,6 +126,23 @@ def test_a_job_on_shared_devices_alone_has_no_figures_and_says_why() -> None:
     assert found["absent"]["energy_j"] == found["absent"]["bottleneck"] == "shared"
 
 
+def test_time_that_two_jobs_held_a_card_is_in_neithers_figures() -> None:
+    """Else each would have all of its hours and energy."""
+    (card,) = cards()
+    play("fp32_train", [card])
+    mine = job([card])
+    mine.allocations.update(until_at=NOON - timedelta(seconds=30))
+    alone = document(mine, NOON)
+    mine.allocations.update(until_at=NOON)
+    other = document(job([card], 30, job_id="4712"), NOON)
+    found = document(mine, NOON)
+
+    assert found["gpu_hours"] == found["shared_gpu_hours"] == pytest.approx(30 / 3600)
+    assert found["energy_j"] == alone["energy_j"] > 0
+    assert (other["gpu_hours"], other["energy_j"], other["models"]) == (0, None, [])
+    assert other["absent"]["energy_j"] == other["absent"]["bottleneck"] == "shared"
+
+
 def test_only_the_time_that_it_held_a_card_counts() -> None:
     """Before the card was given to it, others used it."""
     (card,) = cards()
@@ -129,6 +150,7 @@ def test_only_the_time_that_it_held_a_card_counts() -> None:
     row = job([], 60)
     give(row, card, from_s=30)
     found = document(row, NOON)
+    row.delete()
 
     assert found["gpu_hours"] == pytest.approx(30 / 3600)
     assert found["energy_j"] == pytest.approx(document(job([card], job_id="4712"), NOON)["energy_j"] / 2, rel=0.1)
