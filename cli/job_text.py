@@ -36,7 +36,8 @@ def lines(report: Mapping[str, Any], number: int, total: int) -> Iterator[str]:
         return
     if not findings:
         yield ""
-        yield "Nothing to change: no rule found anything."
+        why = (report.get("absent") or {}).get("bottleneck")
+        yield f"It was not judged: {why}." if why else "Nothing to change: no rule found anything."
     for place, finding in enumerate(findings, start=1):
         yield ""
         yield from _finding(place, finding)

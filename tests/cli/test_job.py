@@ -97,6 +97,14 @@ def test_what_was_not_measured_is_not_printed() -> None:
     assert "Bottleneck: data (by the finding that could win back most)" in blamed
 
 
+def test_a_job_that_was_not_judged_says_so_and_why() -> None:
+    """No rule could find anything: that is no word that nothing is to change."""
+    text = list(lines({"job": JOB, "findings": [], "absent": {"bottleneck": "nothing was read"}}, 1, 1))
+
+    assert text[-1] == "It was not judged: nothing was read."
+    assert not any("Nothing to change" in line for line in text)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -158,6 +158,15 @@ def test_shared_devices_and_a_store_that_fails_are_said(viewer: Client, monkeypa
     assert "The disk is gone." not in page
 
 
+@pytest.mark.parametrize(("shared", "why"), [(False, "the store has no readings"), (True, "it shared all its devices")])
+def test_a_job_that_was_not_judged_says_so_where_findings_stand(viewer: Client, shared: bool, why: str) -> None:
+    """And why: that no rule found anything would be no news."""
+    page = text(viewer, f"/jobs/{job(cards(), shared=shared).pk}/")
+
+    assert f"It was not judged: {why}" in page
+    assert "No rule found anything" not in page
+
+
 def test_a_timeline_is_drawn_to_scale_with_gaps() -> None:
     """Shares stack up to the whole height, bins to the whole width, and the line breaks where nothing was judged."""
     bins = [
