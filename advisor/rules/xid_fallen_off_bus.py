@@ -2,7 +2,7 @@
 
 A GPU that goes while the agent runs is an event (the kernel's XID 79, the driver's list), and opens this rule's finding on that GPU within a
 second. One that was never there since the boot makes no event: only the inventory shows it, the number that the site expects, or a
-scheduler that gives a job a GPU that nobody lists.
+scheduler that gives a job a GPU that its node no longer lists.
 """
 
 import polars as pl

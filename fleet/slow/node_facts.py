@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.db.models import Q
+from django.db.models import F
 
 from fleet.inventory.models import Gpu, Node
 from fleet.jobs.models import Allocation
@@ -81,20 +81,20 @@ def of_nodes(
 def given_and_missing(nodes: Collection[int], lost: Collection[int]) -> dict[int, dict[str, Any]]:
     """By node how many GPUs jobs were given there that its driver does not list, and which jobs; nodes without any are left out.
 
-    A device counts that its scheduler names by number or by UUID: how many it gave says nothing of which.
+    Only a card counts that this node once listed, and that is `lost`. A number or a UUID that fits none of its cards says nothing of the
+    node: whoever told the job may be wrong, and no healthy node is drained for that.
     """
-    rows = Allocation.objects.filter(Q(gpu=None) | Q(gpu__present=False), until_at=None, node__isnull=False)
-    fields = ("node_id", "gpu_id", "device", "job__cluster", "job__job_id")
-    held: dict[int, set[str]] = defaultdict(set)
+    rows = Allocation.objects.filter(gpu__present=False, gpu__node=F("node"), until_at=None)
+    fields = ("node_id", "gpu_id", "job__cluster", "job__job_id")
+    held: dict[int, set[int]] = defaultdict(set)
     jobs: dict[int, set[str]] = defaultdict(set)
-    for node, gpu, device, cluster, number in rows.exclude(job__source="processes").values_list(*fields):
-        named = gpu in lost if gpu is not None else device.isdigit() or device.startswith("GPU-")
-        if node in nodes and named:
-            held[node].add(device)
+    for node, gpu, cluster, number in rows.exclude(job__source="processes").values_list(*fields):
+        if node in nodes and gpu in lost:
+            held[node].add(gpu)
             jobs[node].add(f"{cluster}/{number}" if cluster else number)
     return {
-        node: {"allocated_gpus_missing": len(devices), "jobs_on_missing": ", ".join(sorted(jobs[node])[:MOST_MIXED])}
-        for node, devices in held.items()
+        node: {"allocated_gpus_missing": len(gpus), "jobs_on_missing": ", ".join(sorted(jobs[node])[:MOST_MIXED])}
+        for node, gpus in held.items()
     }
 
 

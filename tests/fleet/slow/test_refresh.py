@@ -343,18 +343,30 @@ def test_a_job_that_runs_nothing_is_annotated_by_either_of_its_names() -> None:
 
 
 def test_gpus_that_were_given_and_nobody_lists_are_counted_with_their_jobs() -> None:
-    """By number or UUID; one that is lost counts, how many were given does not, and a job that ended holds nothing."""
+    """A card that its node no longer lists counts once, whoever holds it; one that is listed does not, and a job that ended holds nothing."""
     home = node("n1", last_seen_at=AT)
-    gpu(home)
-    gone = gpu(home, 1, present=False)
+    there, gone, before = gpu(home), gpu(home, 1, present=False), gpu(home, 2, present=False)
     mine, over = job("4711", AT - minutes(60)), job("4700", AT - minutes(60), ended_at=AT - minutes(1))
+    give(mine, there)
     give(mine, gone)
-    for device in ("7", "gpu:h200:2"):
-        Allocation.objects.create(job=mine, node=home, node_name="n1", device=device, from_at=mine.started_at)
-    Allocation.objects.create(job=over, node=home, node_name="n1", device="6", from_at=over.started_at, until_at=AT - minutes(1))
+    give(job("4712", AT - minutes(60)), gone)
+    give(over, before, until=AT - minutes(1))
     refresh(AT)
     row = frames(AT)["node"].row(0, named=True)
-    assert (row["allocated_gpus_missing"], row["jobs_on_missing"]) == (2, "west/4711")
+    assert (row["allocated_gpus_missing"], row["jobs_on_missing"]) == (1, "west/4711, west/4712")
+
+
+@pytest.mark.parametrize("device", ["7", "GPU-00000000-dead-beef-0000-000000000000", "gpu:h200:2"])
+def test_a_device_that_fits_no_card_of_its_node_is_no_missing_card(device: str) -> None:
+    """One wrong number or UUID in a job's start drains no healthy node, nor does a card of another node."""
+    home, other = node("n1", last_seen_at=AT), node("n2", last_seen_at=AT)
+    gpu(home)
+    elsewhere = gpu(other, 3, present=False)
+    mine = job("4711", AT - minutes(60))
+    for name, card in ((device, None), ("3", elsewhere)):
+        Allocation.objects.create(job=mine, node=home, node_name="n1", device=name, gpu=card, from_at=mine.started_at)
+    refresh(AT)
+    assert frames(AT)["node"].filter(pl.col("node_name") == "n1")["allocated_gpus_missing"].to_list() == [None]
 
 
 def test_bad_ends_that_a_scheduler_told_count_against_the_node() -> None:
