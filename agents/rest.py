@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -27,9 +28,12 @@ class RestError(Exception):
 
 
 class Rest:
-    """Requests of `/api/v1/…` with the token of `config`; RestError where no server or no token is set."""
+    """Requests of `/api/v1/…` with the token of `config`; RestError where no server or no token is set.
 
-    def __init__(self, config: AgentConfig) -> None:
+    `within_s`: for all of them together, from now on; None: DEADLINE_S for each.
+    """
+
+    def __init__(self, config: AgentConfig, within_s: float | None = None) -> None:
         if config.server is None:
             raise RestError("no server is set: give --server, or --config with the agent's settings.")
         try:
@@ -37,6 +41,8 @@ class Rest:
         except ConfigError as error:
             raise RestError(str(error)) from None
         self._server = config.server
+        self._within_s = within_s
+        self._ends = None if within_s is None else time.monotonic() + within_s
 
     @property
     def shown(self) -> str:
@@ -63,10 +69,14 @@ class Rest:
 
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:
         where = endpoint(self._server, path.removeprefix("/"))
+        left_s = DEADLINE_S if self._ends is None else max(0.0, self._ends - time.monotonic())
         try:
-            status, answer = _exchange(where, method, body, self._secret)
+            if not left_s:
+                raise TimeoutError
+            status, answer = _exchange(where, method, body, self._secret, min(left_s, DEADLINE_S))
         except TimeoutError:
-            raise RestError(f"{self.shown} did not answer within {DEADLINE_S:.0f} s.") from None
+            within_s = DEADLINE_S if self._within_s is None else self._within_s
+            raise RestError(f"{self.shown} did not answer within {within_s:g} s.") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise RestError(f"{self.shown} cannot be reached: {reason(error)}.") from None
         if not 200 <= status < 300:
@@ -77,11 +87,11 @@ class Rest:
             raise RestError(f"{where.url} answers with what is no JSON.", status) from None
 
 
-def _exchange(where: Target, method: str, body: bytes | None, secret: str) -> tuple[int, bytes]:
+def _exchange(where: Target, method: str, body: bytes | None, secret: str, deadline_s: float) -> tuple[int, bytes]:
     headers = {"Accept": "application/json", "User-Agent": _AGENT, "Connection": "close", "Authorization": secret}
     if body is not None:
         headers["Content-Type"] = "application/json"
-    with connected(where, DEADLINE_S, 2 * _MAX_BYTES) as connection:
+    with connected(where, deadline_s, 2 * _MAX_BYTES) as connection:
         connection.request(method, where.path, body, headers)
         with connection.getresponse() as response:
             return response.status, response.read(_MAX_BYTES)

@@ -1,5 +1,9 @@
 """`fettle job`: the report as text, and what it says where it has none."""
 
+import json
+import socket
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +141,32 @@ def test_a_server_that_is_away_is_one_sentence(capsys: pytest.CaptureFixture[str
     assert code == 1
     assert "cannot be reached: nobody listens there." in err
     assert "a-token" not in err
+
+
+def test_a_server_that_hangs_is_left_in_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All requests share one limit: a job that ends with its report holds its GPUs no longer than that."""
+    monkeypatch.setattr("cli.job._WITHIN_S", 1.0)
+    token = tmp_path / "token"
+    token.write_text("a-token\n")
+    rows = json.dumps({"results": [JOB], "next": None}).encode()
+
+    def first_alone(listener: socket.socket) -> None:
+        with listener.accept()[0] as told:
+            told.recv(65536)
+            time.sleep(0.5)
+            told.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(rows), rows))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # the list of runs is answered late, the report never
+        answering = threading.Thread(target=first_alone, args=(listener,))
+        answering.start()
+        began = time.monotonic()
+        address = f"ws://127.0.0.1:{listener.getsockname()[1]}/ws/agent/"
+        code = main(["job", "4711", "--server", address, "--token-file", str(token)])
+        took_s = time.monotonic() - began
+        answering.join()
+
+    assert code == 1
+    assert "did not answer within 1 s." in capsys.readouterr().err
+    assert 0.5 < took_s < 1.4

@@ -151,6 +151,7 @@ BROKEN = """report(now, found(str(card.pk), "row-remap-failed", "critical"), Pla
 def test_the_health_check_drains_where_it_is_told_to_and_never_for_what_is_not_known(site: Site) -> None:
     """Nobody has told of gpu02; gpu01 is broken. The first drain takes the reason, and a drain by a person keeps its own."""
     done_by(site.server, CARD + BROKEN)
+    site.fettle("job", "1")  # a server's first answer may take longer than the check waits
     folder = site.slurm.folder / "fettle"
     before = (folder / "fettle.conf").read_text()
     token = before.partition("token_file=")[2].split()[0]

@@ -5,7 +5,10 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -90,6 +93,63 @@ def test_a_prolog_ends_while_the_server_still_hangs_and_the_token_is_nowhere_to_
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert telling
     assert not seen
+
+
+BROKEN = '{"count":1,"next":null,"previous":null,"results":[{"node":9,"name":"%s","recording":"","state":"drain","reasons":[{"text":"XID 79"}]}]}'
+"""What the server says of a node that is to be drained."""
+
+
+@pytest.mark.parametrize(
+    ("node", "body", "kind", "said"),
+    [
+        ("gpu01", BROKEN % "gpu01", "application/json", "drain: XID 79"),
+        ("gpu01.here", BROKEN % "GPU01.here", "application/json; charset=utf-8", "drain: XID 79"),
+        ("7", BROKEN % "7", "application/json", "drain: XID 79"),
+        ("gpu01", BROKEN % "gpu02", "application/json", "unknown: the server did not tell"),
+        ("gpu01", BROKEN % "gpu01", "text/html", "unknown: the server did not tell"),
+        ("gpu01", '{"name":"gpu01","state":"drain"}', "application/json", "unknown: the server did not tell"),
+        ("gpu[01-02]", BROKEN % "gpu01", "application/json", "unknown: the server did not tell"),
+    ],
+)
+def test_a_health_check_believes_only_json_about_the_node_that_it_asked_for_by_name(
+    scripts: Path, node: str, body: str, kind: str, said: str
+) -> None:
+    """Not a proxy's page, nor what is said of another node; a name of digits is no id."""
+    asked = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing on the test's own output."""
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        answering = threading.Thread(target=server.serve_forever, args=(0.01,))
+        answering.start()
+        set_server(scripts, server.server_port)
+        done = run(scripts / "health-check", SLURMD_NODENAME=node)
+        server.shutdown()
+        answering.join()
+
+    name = node.partition(".")[0]
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"Fettle: {name} is {said}\n", "")
+    assert asked == ([] if "[" in node else [f"/api/v1/health/?nodes={name}"])
+
+
+def test_a_health_check_waits_a_second_for_a_server_that_hangs(scripts: Path) -> None:
+    """Whatever timeout_s says: slurmd waits for it."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        set_server(scripts, deaf.getsockname()[1])
+        began = time.monotonic()
+        done = run(scripts / "health-check")
+
+    assert done.stdout == "Fettle: n1 is unknown: the server did not tell\n"
+    assert time.monotonic() - began < 3
 
 
 def test_settings_are_read_and_never_run(scripts: Path, tmp_path: Path) -> None:
