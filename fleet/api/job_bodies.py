@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from django.http import QueryDict
+from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext
 from drf_spectacular.types import OpenApiTypes
@@ -12,6 +13,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from fleet.accounts.plain_text import plain_text
+from fleet.api.annotations import AHEAD
 from fleet.api.asked import AskedSerializer, given_twice
 from fleet.jobs.devices import DeviceError, Devices, devices
 from fleet.jobs.holdings import Given
@@ -138,7 +140,7 @@ class GivenSerializer(AskedSerializer):
 class JobBody(AskedSerializer):
     """A start, a change or an end of one run of a job. What is left out stays as it was.
 
-    A run is known by cluster, job_id and started_at; without started_at the newest run of that id is meant. An end, told by `ended_at` or by
+    A run is known by cluster, job_id and started_at; without started_at the newest run of that id is meant, of an end the one that is open. An end, told by `ended_at` or by
     the state, takes all devices back, and stands whatever comes later. `nodes`, `devices` and `shared` at the top are one entry of `allocations`.
     """
 
@@ -168,6 +170,18 @@ class JobBody(AskedSerializer):
     devices = DevicesField(required=False)
     shared = serializers.BooleanField(required=False)
 
+    def validate_started_at(self, at: datetime) -> datetime:
+        """The same; ValidationError for one in the future."""
+        return _not_ahead(at)
+
+    def validate_started_about(self, at: datetime) -> datetime:
+        """The same; ValidationError for one in the future."""
+        return _not_ahead(at)
+
+    def validate_ended_at(self, at: datetime) -> datetime:
+        """The same; ValidationError for one in the future."""
+        return _not_ahead(at)
+
     def validate_labels(self, labels: dict[str, str]) -> dict[str, str]:
         """The same; ValidationError for too many, and for names that nobody could read."""
         if len(labels) > MOST_LABELS:
@@ -179,7 +193,7 @@ class JobBody(AskedSerializer):
         return labels
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """The same; ValidationError for a job that ends and goes on, ends before it starts, or holds devices nowhere."""
+        """The same; ValidationError for a job that ends and goes on, ends before it starts, or holds devices nowhere or while it waits."""
         if "ended_at" in attrs and attrs.get("state", "lost") not in END_STATES:
             says = gettext("A job that has ended is not {state}: send one of {states}, or no state.")
             raise serializers.ValidationError({"state": [says.format(state=attrs["state"], states=", ".join(END_STATES))]})
@@ -187,21 +201,37 @@ class JobBody(AskedSerializer):
             raise serializers.ValidationError({"started_about": [gettext("Send it or started_at, not both.")]})
         if "ended_at" in attrs and "started_at" in attrs and attrs["ended_at"] < attrs["started_at"]:
             raise serializers.ValidationError({"ended_at": [gettext("It lies before started_at.")]})
+        if "ended_at" in attrs and "started_about" in attrs and attrs["ended_at"] < attrs["started_about"]:
+            raise serializers.ValidationError({"ended_at": [gettext("It lies before started_about.")]})
         if "devices" in attrs and not attrs.get("nodes"):
             raise serializers.ValidationError({"nodes": [gettext("Say on which nodes the devices are.")]})
+        if attrs.get("state") == "pending" and any(one["devices"].names for one in _entries(attrs)):
+            says = gettext("A pending job holds no devices: tell them when it starts, or send another state.")
+            raise serializers.ValidationError({"state": [says]})
         return attrs
+
+
+def _not_ahead(at: datetime) -> datetime:
+    if at > timezone.now() + AHEAD:
+        says = gettext("This lies more than {minutes} minutes ahead of this server's clock: check the clock that it is from.")
+        raise serializers.ValidationError(says.format(minutes=int(AHEAD.total_seconds() / 60)))
+    return at
+
+
+def _entries(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Those of allocations that say devices, with the one at the top."""
+    entries = [entry for entry in body.get("allocations", ()) if "devices" in entry]
+    if "devices" in body:
+        entries.append({"nodes": body["nodes"], "devices": body["devices"], "shared": body.get("shared", False)})
+    return entries
 
 
 def told_of(body: Mapping[str, Any]) -> Told:
     """What a checked body says."""
     told: Any = {name: value for name, value in body.items() if name not in ("allocations", "nodes", "devices", "shared")}
-    entries = [*body.get("allocations", ())]
-    if "devices" in body:
-        entries.append({"nodes": body["nodes"], "devices": body["devices"], "shared": body.get("shared", False)})
     allocations = [
         Given(node=node, devices=entry["devices"].names, shared=entry["shared"] or entry["devices"].shared)
-        for entry in entries
-        if "devices" in entry
+        for entry in _entries(body)
         for node in dict.fromkeys((*entry.get("node", ()), *entry.get("nodes", ())))
     ]
     if allocations:

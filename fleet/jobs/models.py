@@ -9,7 +9,7 @@ from typing import Final
 from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
-from django.utils.translation import pgettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from fleet.inventory.models import Gpu, Node
 
@@ -24,11 +24,13 @@ STATES: Final = (*OPEN_STATES, *END_STATES)
 
 cluster_name = RegexValidator(
     r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z",
-    "A cluster's name has letters, digits, dots, dashes and underscores only, and begins with a letter or a digit.",
+    gettext_lazy("A cluster's name has letters, digits, dots, dashes and underscores only, and begins with a letter or a digit."),
 )
 job_number = RegexValidator(
     r"\A[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z",
-    "A job's id has letters, digits and . _ + - only, such as 4711, 4711_3 (of an array), 4711+1 (heterogeneous) or namespace.pod.",
+    gettext_lazy(
+        "A job's id has letters, digits and . _ + - only, such as 4711, 4711_3 (of an array), 4711+1 (heterogeneous) or namespace.pod."
+    ),
 )
 
 

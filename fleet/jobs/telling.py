@@ -1,10 +1,11 @@
 """What schedulers tell of their jobs, as it is written: all of a request or none, and the same told twice changes nothing."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, TypedDict
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.utils.translation import gettext
 
 from fleet.inventory.models import Gpu
@@ -18,13 +19,19 @@ _KEPT: Final = (
     "source", "exit_code", "name", "user", "account", "partition", "gpus_total", "array_job_id", "restarts", "labels",
 )  # fmt: skip
 
+_FILLED: Final = tuple(name for name in _KEPT if name not in ("source", "restarts"))
+"""What an end may still add to a run that has ended: neither of the others is ever empty."""
+ONE_START: Final = timedelta(hours=1)
+"""Starts of one run that several clocks tell differ by no more: the prologs of a job run on its nodes within minutes."""
+
 
 class Told(TypedDict, total=False):
     """A start, a change or an end of one run, checked. What is left out stays as it was; without `started_at`: the newest run of the id,
-    of an end the newest that had begun by then.
+    of an end the newest open one that had begun by then. Where none is open, the end of the newest stands, and only what it lacks is added.
 
     `started_about` tells a start by another clock than the scheduler's, a node's: several nodes of one run tell several. The newest run is
-    meant where it goes on with the same `restarts`, or ended later than that; else a new one begins then.
+    meant where it goes on with the same `restarts` and began within ONE_START of that, or ended later than that; else a new one begins then.
+    `started_at` with the same `restarts` puts such a start right.
     """
 
     cluster: str
@@ -63,8 +70,11 @@ def keep(told: Sequence[Told], at: datetime) -> list[tuple[Job, bool]]:
     for one in told:
         job, is_new = _run_of(one, at)
         ended_before = job.ended_at
-        _set(job, one, at)
-        if job.ended_at is not None and job.ended_at < job.started_at:
+        if _stands(job, one):
+            _fill(job, one, at)
+        else:
+            _set(job, one, at)
+        if min(job.ended_at or job.started_at, one.get("ended_at", job.started_at)) < job.started_at:
             says = gettext("The job {job} on {cluster} would end before it starts: ended_at must not lie before started_at.")
             raise TellJobError(says.format(job=job.job_id, cluster=job.cluster))
         job.save()
@@ -90,22 +100,70 @@ def _cards(names: Iterable[str]) -> dict[str, Cards]:
 
 def _run_of(one: Told, at: datetime) -> tuple[Job, bool]:
     """The run that is meant, locked; a new one where its start is told for the first time."""
-    runs = Job.objects.select_for_update().filter(cluster=one["cluster"], job_id=one["job_id"])
-    if "started_at" in one:
-        defaults = {"source": one.get("source", "api"), "told_at": at}
-        return runs.get_or_create(cluster=one["cluster"], job_id=one["job_id"], started_at=one["started_at"], defaults=defaults)
-    if "started_about" in one:
+    runs = Job.objects.select_for_update().filter(cluster=one["cluster"], job_id=one["job_id"]).order_by("-started_at", "-pk")
+    if "started_at" in one or "started_about" in one:
         _one_by_one(f"{one['cluster']}/{one['job_id']}")
-    newest = runs.order_by("-started_at", "-pk").first()
-    if "ended_at" in one and "started_about" not in one:  # of a run that was put back since, the one before is meant
-        newest = runs.filter(started_at__lte=one["ended_at"]).order_by("-started_at", "-pk").first() or newest
-    if "started_about" in one and (newest is None or not _is_it(newest, one)):
-        begun = {"cluster": one["cluster"], "job_id": one["job_id"], "started_at": one["started_about"]}
-        return runs.get_or_create(**begun, defaults={"source": one.get("source", "api"), "told_at": at})
+    if "started_at" in one:
+        joined = _joined(runs, one)
+        return (joined, False) if joined is not None else _begun(runs, one, one["started_at"], at)
+    newest = runs.first()
+    if "started_about" in one:
+        if newest is not None and _is_it(newest, one):
+            return newest, False
+        if newest is not None and newest.ended_at is None and newest.restarts == one.get("restarts", newest.restarts):
+            _lose(newest, one["started_about"])
+        return _begun(runs, one, one["started_about"], at)
+    if _is_end(one):
+        newest = _ending(runs, one) or newest
     if newest is None:
         says = gettext("No run of the job {job} on {cluster} is known: send started_at, when it was given its GPUs.")
         raise TellJobError(says.format(job=one["job_id"], cluster=one["cluster"]))
     return newest, False
+
+
+def _begun(runs: QuerySet[Job], one: Told, start: datetime, at: datetime) -> tuple[Job, bool]:
+    defaults = {"source": one.get("source", "api"), "told_at": at}
+    return runs.get_or_create(cluster=one["cluster"], job_id=one["job_id"], started_at=start, defaults=defaults)
+
+
+def _joined(runs: QuerySet[Job], one: Told) -> Job | None:
+    """The run of this start: the one that has it, or one with the same count of restarts that began about then, which has it from now on.
+
+    Who does not tell `restarts` cannot be told from another run within the hour.
+    """
+    start = one["started_at"]
+    if "restarts" not in one or runs.filter(started_at=start).exists():
+        return None
+    near = runs.filter(started_at__gte=start - ONE_START, started_at__lte=start + ONE_START, restarts=one["restarts"])
+    job = next((job for job in near if job.ended_at is None or job.ended_at >= start), None)
+    if job is not None:
+        job.allocations.filter(from_at=job.started_at).update(from_at=start)
+        job.started_at = start
+    return job
+
+
+def _lose(job: Job, start: datetime) -> None:
+    """End a run whose end nobody told, at the start of the next one of its id."""
+    if start < job.started_at:
+        says = gettext(
+            "A run of the job {job} on {cluster} goes on that began over an hour after started_about: check the node's clock."
+        )
+        raise TellJobError(says.format(job=job.job_id, cluster=job.cluster))
+    job.state, job.ended_at = "lost", start
+    job.save()
+    take_all(job, None)
+
+
+def _ending(runs: QuerySet[Job], one: Told) -> Job | None:
+    """The run that ends: one that is open, unless this very end, or a later one, was told of a run that no open one had followed by then."""
+    still = runs.filter(ended_at=None)
+    if "ended_at" not in one:
+        return still.first()
+    end = one["ended_at"]
+    same = runs.filter(ended_at=end).first()
+    by_then = runs.filter(started_at__lte=end)
+    over = by_then.filter(ended_at__gte=end)
+    return same or still.filter(started_at__lte=end).first() or over.first() or still.first() or by_then.first()
 
 
 def _one_by_one(job: str) -> None:
@@ -116,10 +174,29 @@ def _one_by_one(job: str) -> None:
 
 
 def _is_it(newest: Job, one: Told) -> bool:
-    """Whether a start about then is this run's: it goes on and was put back as often, or its end was told before its start."""
+    """Whether a start about then is this run's: it goes on, began about then and was put back as often, or its end was told before its start."""
     if newest.ended_at is None:
-        return one.get("restarts", newest.restarts) == newest.restarts
+        near = abs(newest.started_at - one["started_about"]) <= ONE_START
+        return near and one.get("restarts", newest.restarts) == newest.restarts
     return newest.ended_at >= one["started_about"]
+
+
+def _is_end(one: Told) -> bool:
+    return "ended_at" in one or one.get("state") in END_STATES
+
+
+def _stands(job: Job, one: Told) -> bool:
+    """Whether this is one more end of a run that has ended, by one who does not know its start. `lost` was a guess."""
+    return _is_end(one) and "started_at" not in one and job.ended_at is not None and job.state != "lost"
+
+
+def _fill(job: Job, one: Told, at: datetime) -> None:
+    """Keep of it what the run lacks."""
+    for name in _FILLED:
+        if name in one and getattr(job, name) in (None, "", {}):
+            setattr(job, name, one[name])
+    job.told_at = max(job.told_at, at)
+    job.family = family_of(job)
 
 
 def _set(job: Job, one: Told, at: datetime) -> None:
@@ -129,9 +206,10 @@ def _set(job: Job, one: Told, at: datetime) -> None:
     job.told_at = max(job.told_at, at)
     job.family = family_of(job)
     state = one.get("state")
-    if "ended_at" in one or state in END_STATES:
+    if _is_end(one):
         job.ended_at = one.get("ended_at") or job.ended_at or max(at, job.started_at)
-        job.state = state or (job.state if job.state in END_STATES else _by_exit_code(job))
+        was_told = job.state in END_STATES and job.state != "lost"
+        job.state = state or (job.state if was_told else _by_exit_code(job))
     elif state is not None and (job.ended_at is None or job.state == "lost"):  # an end wins over a start that comes late
         job.state, job.ended_at = state, None
 

@@ -6,6 +6,8 @@ from urllib.parse import urlencode
 
 import pytest
 from django.contrib.auth.models import Group
+from django.utils import timezone
+from django.utils.functional import Promise
 from rest_framework.test import APIClient
 
 from fleet.accounts.models import User
@@ -13,7 +15,7 @@ from fleet.api import job_bodies
 from fleet.findings.lifecycle import Place, report
 from fleet.findings.models import Finding
 from fleet.inventory.models import Gpu
-from fleet.jobs.models import Allocation, Job
+from fleet.jobs.models import Allocation, Job, cluster_name, job_number
 from tests.fleet.api.conftest import caller
 from tests.fleet.rows import found, gpu, node, person, token
 
@@ -164,12 +166,16 @@ def test_many_are_told_at_once_all_or_none(olga: APIClient) -> None:
         ("allocations", {"allocations": [{"node": "n1", "gpus": "0"}]}),
         ("allocations", {"allocations": "n1"}),
         ("stat", {"stat": "running"}),
+        ("ended_at", {"started_at": None, "started_about": START, "ended_at": "2026-11-01T11:59:59Z"}),
+        ("state", {"state": "pending", "nodes": "n1", "devices": "0"}),
+        ("state", {"state": "pending", "allocations": [{"node": "n1", "devices": "0"}]}),
         ("body", []),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_by_name(name: str, more: Any, olga: APIClient) -> None:
     """A wrong field keeps the whole request out."""
-    refused = olga.post(PATH, KEY | more if isinstance(more, dict) else more, format="json")
+    body = {key: value for key, value in (KEY | more).items() if value is not None} if isinstance(more, dict) else more
+    refused = olga.post(PATH, body, format="json")
 
     assert [field.partition(".")[0] for field in errors(refused)] == [name]
     assert not Job.objects.exists()
@@ -274,6 +280,31 @@ def test_a_start_about_then_is_told_by_nodes_that_do_not_know_it(olga: APIClient
     assert second.json()[0]["started_at"] == first.json()[0]["started_at"]
     assert {one["node_name"] for one in second.json()[0]["allocations"]} == {"n1", "n2"}
     assert "started_about" in errors(olga.post(PATH, KEY | {"started_about": START}, format="json"))
+
+
+@pytest.mark.parametrize("name", ["started_at", "started_about", "ended_at"])
+def test_a_time_far_ahead_is_refused(name: str, olga: APIClient) -> None:
+    """By this server's clock; a caller's may be ahead by a little."""
+    olga.post(PATH, KEY, format="json")
+    body = {"cluster": "west", "job_id": "4711"}
+
+    ahead = olga.post(PATH, body | {name: (timezone.now() + timedelta(minutes=6)).isoformat()}, format="json")
+    assert "5 minutes" in errors(ahead)[name][0]
+    little = olga.post(PATH, body | {name: (timezone.now() + timedelta(minutes=4)).isoformat()}, format="json")
+    assert little.status_code in (200, 201)
+
+
+def test_a_pending_job_without_devices_is_kept(olga: APIClient) -> None:
+    """It waits, and holds nothing."""
+    told = olga.post(PATH, KEY | {"state": "pending", "allocations": [{"node": "n1", "devices": []}]}, format="json")
+
+    assert (told.status_code, told.json()[0]["state"], told.json()[0]["allocations"]) == (201, "pending", [])
+
+
+def test_why_a_name_is_refused_is_said_in_the_readers_language() -> None:
+    """The validators' sentences are looked up when they are said."""
+    assert isinstance(cluster_name.message, Promise)
+    assert isinstance(job_number.message, Promise)
 
 
 def test_tasks_of_an_array_are_listed_by_the_array(olga: APIClient) -> None:

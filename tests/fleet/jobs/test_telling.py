@@ -177,6 +177,97 @@ def test_an_end_that_comes_late_ends_the_run_that_it_was_of() -> None:
     assert [job.ended_at for job in Job.objects.order_by("started_at")] == [START + timedelta(seconds=58), None]
 
 
+def test_an_end_without_a_start_is_of_the_run_that_is_open() -> None:
+    """An earlier run that has ended stays as it is, and an end before the open one is refused."""
+    tell([start("0"), told(started_at=START, ended_at=LATER, exit_code=0), told(started_at=END)], END)
+    before = Job.objects.filter(started_at=START).values().get()
+
+    with pytest.raises(TellJobError, match="before"):  # told by a clock that is behind
+        tell([told(ended_at=END - timedelta(seconds=2), exit_code=9)], END)
+    (job,) = tell([told(state="failed")], END + timedelta(hours=1))
+
+    assert (job.started_at, job.state, job.ended_at) == (END, "failed", END + timedelta(hours=1))
+    assert Job.objects.filter(started_at=START).values().get() == before
+
+
+def test_an_end_without_a_start_leaves_an_ended_run_behind_an_open_one() -> None:
+    """The run that began first may be the one that goes on."""
+    tell([start("0"), told(started_at=LATER, ended_at=LATER + timedelta(minutes=1))], LATER)
+
+    (job,) = tell([told(ended_at=END)], END)
+
+    assert (job.started_at, job.ended_at) == (START, END)
+    assert Job.objects.get(started_at=LATER).ended_at == LATER + timedelta(minutes=1)
+
+
+def test_the_first_end_stands_where_no_run_is_open() -> None:
+    """Another end adds what was empty, and changes neither end nor state nor exit code."""
+    tell([start("0"), told(ended_at=END, state="timeout")], END)
+
+    tell([told(ended_at=END + timedelta(minutes=1), exit_code=9, user="ada")], END)
+    (job,) = tell([told(ended_at=END - timedelta(minutes=1), state="completed", exit_code=0, user="bob")], END)
+
+    assert (job.ended_at, job.state, job.exit_code, job.user) == (END, "timeout", 9, "ada")
+    assert held(job) == [("n1", "0", START, END)]
+
+
+def test_an_end_that_was_told_is_told_again_while_the_next_run_goes_on() -> None:
+    """An answer got lost; neither run changes."""
+    tell([start("0"), told(ended_at=LATER, exit_code=0), told(started_at=END)], END)
+    before = list(Job.objects.values())
+
+    tell([told(ended_at=LATER, exit_code=0)], END)
+
+    assert list(Job.objects.values()) == before
+
+
+def test_an_end_puts_a_run_right_that_was_given_up() -> None:
+    """`lost` is a guess, whoever tells the end."""
+    tell([start("0"), told(state="lost")], END)
+
+    (job,) = tell([told(ended_at=LATER, exit_code=0)], END)
+
+    assert (job.state, job.ended_at) == ("completed", LATER)
+    assert held(job) == [("n1", "0", START, LATER)]
+
+
+def test_a_start_long_after_an_open_run_is_of_another() -> None:
+    """The id is used again and the end was missed: what went on until then is lost, and holds nothing any more."""
+    tell([about(0, allocations=[Given(node="n1", devices=["0"], shared=False)]), about(3600)], START)
+    (new,) = tell([about(3601, allocations=[Given(node="n2", devices=["0"], shared=False)])], LATER)
+
+    old = Job.objects.get(started_at=START)
+    second = START + timedelta(seconds=3601)
+    assert (old.state, old.ended_at, held(old)) == ("lost", second, [("n1", "0", START, second)])
+    assert (new.state, new.started_at, new.ended_at) == ("running", second, None)
+    with pytest.raises(TellJobError, match="clock"):
+        tell([about(-7200)], LATER)
+
+
+def test_the_exact_start_joins_the_run_that_began_about_then() -> None:
+    """The reconciler knows the scheduler's time; the devices are held from then, and further prologs are still of this run."""
+    (first,) = tell([about(2, allocations=[Given(node="n1", devices=["0"], shared=False)])], START)
+
+    (job,) = tell([start("0", restarts=0)], LATER)
+    tell([about(5), start("0", restarts=0)], LATER)
+
+    assert Job.objects.get() == first == job
+    assert (job.started_at, held(job)) == (START, [("n1", "0", START, None)])
+
+
+def test_an_exact_start_of_another_run_joins_none() -> None:
+    """Another count of restarts, a start over an hour away or after the end, and one that another run has."""
+    tell([about(0), start(restarts=1)], START)
+    assert Job.objects.count() == 1  # at that very second: one row, by its key
+    tell([about(60, restarts=1), told(started_at=START + timedelta(seconds=90), restarts=2)], START)
+    tell([told(started_at=START + timedelta(seconds=7300), restarts=2)], END)
+    tell([told(started_at=START + timedelta(seconds=7300), restarts=2, ended_at=START + timedelta(seconds=7310))], END)
+    tell([told(started_at=START + timedelta(seconds=7320), restarts=2)], END)
+
+    seconds = [(job.started_at - START).total_seconds() for job in Job.objects.order_by("started_at")]
+    assert seconds == [0, 90, 7300, 7320]
+
+
 def test_without_a_start_and_a_run_nothing_is_written() -> None:
     """All of a request or none; the sentence says what is missing."""
     with pytest.raises(TellJobError, match="started_at"):
