@@ -149,7 +149,8 @@ class JobBody(AskedSerializer):
     started_at = MomentField(required=False, help_text="When it was given its GPUs, by the scheduler's clock.")
     started_about = MomentField(
         required=False,
-        help_text="In place of started_at, by a node's clock: the run that goes on with the same restarts is meant, else a new one begins.",
+        help_text="In place of started_at, by a node's clock: the run that goes on with the same restarts and began within an hour of it "
+        "is meant, else a new one begins.",
     )
     ended_at = MomentField(required=False)
     source = serializers.ChoiceField(choices=[name for name in SOURCES if name != "processes"], required=False)  # type: ignore[assignment] # a field
