@@ -155,7 +155,7 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
             OpenApiExample(
                 "An end",
                 {
-                    "cluster": "west", "job_id": "4711", "started_at": "2026-11-30T12:00:00Z", "ended_at": 1796126400,
+                    "cluster": "west", "job_id": "4711", "started_at": "2026-11-30T12:00:00Z", "ended_at": 1796043600,
                     "state": "completed", "exit_code": 0,
                 },
                 request_only=True,
