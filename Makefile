@@ -38,7 +38,7 @@ agent: venv ## build the agent as one file, dist/fettle-agent.pyz, for this serv
 packages: # Debian's packages that the tests need
 	@sh tests/install-packages.sh
 
-test: .venv/.dev packages ## the tests, 12 minutes on two cores; 10 is the aim
+test: .venv/.dev packages ## the tests, 10 minutes on two cores
 	$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: .venv/.dev packages ## the slow tests too
