@@ -144,6 +144,11 @@ def settings() -> tuple[Setting, ...]:
     return tuple(found)
 
 
+def file_of(given: Path | None) -> Path | None:
+    """The file of the settings: the one given, else the one that FETTLE_AGENT_CONFIG names; None: neither."""
+    return given or (Path(named) if (named := os.environ.get("FETTLE_AGENT_CONFIG")) else None)
+
+
 def load(file: Path | None, flags: Mapping[str, object], environment: Mapping[str, str] | None = None) -> AgentConfig:
     """The settings of `file` (None: none), then of the environment (None: this process's), then of `flags` that are not None."""
     environment = os.environ if environment is None else environment

@@ -1,12 +1,11 @@
 """`fettle agent`: stream this node's telemetry to a server, play recordings, print one tick, or speak with a running agent."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.unknown import refuse
+from cli.unknown import parsed
 
 if TYPE_CHECKING:
     from agents.config import AgentConfig
@@ -62,7 +61,7 @@ def call(options: argparse.Namespace) -> int:
         return 2
     names = {setting.name for setting in config.settings()}
     flags = {name: value for name, value in vars(options).items() if name in names}
-    file = options.config or (Path(os.environ["FETTLE_AGENT_CONFIG"]) if os.environ.get("FETTLE_AGENT_CONFIG") else None)
+    file = config.file_of(options.config)
     try:
         return _do(options, config.load(file, flags))
     except config.ConfigError as error:
@@ -72,12 +71,7 @@ def call(options: argparse.Namespace) -> int:
 
 def main(words: list[str], program: str) -> int:
     """The agent alone, under the name of its own file; exit codes as `fettle agent`."""
-    parser = argparse.ArgumentParser(prog=program)
-    arguments(parser)
-    options, unknown = parser.parse_known_args(words)
-    if unknown:
-        refuse(parser, unknown)
-    return call(options)
+    return call(parsed(words, program, arguments))
 
 
 def _do(options: argparse.Namespace, settings: "AgentConfig") -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.unknown import refuse
+from cli.unknown import parsed
 
 if TYPE_CHECKING:
     from agents.config import AgentConfig
@@ -53,12 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(words: list[str], program: str) -> int:
     """The verb alone, as the agent's file has it; exit codes as `fettle bench`."""
-    parser = argparse.ArgumentParser(prog=program, description=HELP)
-    arguments(parser)
-    options, unknown = parser.parse_known_args(words)
-    if unknown:
-        refuse(parser, unknown)
-    return call(options)
+    return call(parsed(words, program, arguments, HELP))
 
 
 def call(options: argparse.Namespace) -> int:
@@ -88,7 +83,7 @@ def call(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> "AgentConfig":
     from agents import config
 
-    file = options.config or (Path(os.environ["FETTLE_AGENT_CONFIG"]) if os.environ.get("FETTLE_AGENT_CONFIG") else None)
+    file = config.file_of(options.config)
     return config.load(file, {name: getattr(options, name) for name in ("server", "token_file", "node")})
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.unknown import refuse
+from cli.unknown import parsed
 
 if TYPE_CHECKING:
     from agents.rest import Rest
@@ -40,12 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(words: list[str], program: str) -> int:
     """The verb alone, as the agent's file has it; exit codes as `fettle job`."""
-    parser = argparse.ArgumentParser(prog=program, description=HELP)
-    arguments(parser)
-    options, unknown = parser.parse_known_args(words)
-    if unknown:
-        refuse(parser, unknown)
-    return call(options)
+    return call(parsed(words, program, arguments, HELP))
 
 
 def call(options: argparse.Namespace) -> int:
@@ -65,7 +60,7 @@ def call(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
-    file = options.config or (Path(os.environ["FETTLE_AGENT_CONFIG"]) if os.environ.get("FETTLE_AGENT_CONFIG") else None)
+    file = config.file_of(options.config)
     try:
         rest = Rest(config.load(file, {"server": options.server, "token_file": options.token_file}), _WITHIN_S)
     except (config.ConfigError, RestError) as error:

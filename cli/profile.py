@@ -103,7 +103,7 @@ def _send(profile: "Profile", options: argparse.Namespace) -> int:
     from wire.terminal import printable
 
     node = options.node or (options.job.partition("/")[0] if options.job else None)
-    file = options.config or (Path(os.environ["FETTLE_AGENT_CONFIG"]) if os.environ.get("FETTLE_AGENT_CONFIG") else None)
+    file = config.file_of(options.config)
     try:
         settings = config.load(file, {"server": options.server, "token_file": options.token_file, "node": node})
         report = summed(profile, settings.node, options.file.stat().st_mtime, options.job or "", options.pid)

@@ -1,12 +1,11 @@
 """`fettle slurm`: keeps the server's jobs of a Slurm cluster as Slurm has them."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.unknown import refuse
+from cli.unknown import parsed
 
 if TYPE_CHECKING:
     from agents.slurm.reconciler import Reconciler
@@ -33,12 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(words: list[str], program: str) -> int:
     """The verb alone, as the agent's file has it; exit codes as `fettle slurm`."""
-    parser = argparse.ArgumentParser(prog=program, description=HELP)
-    arguments(parser)
-    options, unknown = parser.parse_known_args(words)
-    if unknown:
-        refuse(parser, unknown)
-    return call(options)
+    return call(parsed(words, program, arguments, HELP))
 
 
 def call(options: argparse.Namespace) -> int:
@@ -56,7 +50,7 @@ def call(options: argparse.Namespace) -> int:
     if not 1 <= options.every <= 3600:
         print(f"fettle slurm: --every {options.every:g} is outside 1 to 3600.", file=sys.stderr)
         return 2
-    file = options.config or (Path(os.environ["FETTLE_AGENT_CONFIG"]) if os.environ.get("FETTLE_AGENT_CONFIG") else None)
+    file = config.file_of(options.config)
     try:
         rest = Rest(config.load(file, {"server": options.server, "token_file": options.token_file}))
     except (config.ConfigError, RestError) as error:
