@@ -59,6 +59,22 @@ class Finding(models.Model):
     shadow = models.BooleanField(
         default=False, help_text="Its rule was in shadow when it opened: kept for the rule's page, told to nobody."
     )
+    cause = models.ForeignKey(
+        "self",
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="consequences",
+        help_text="The finding that explains this one; null: none is known, or it is over.",
+    )
+    cause_place = models.CharField(
+        max_length=10, blank=True, help_text="What the two share: gpu, fabric, node, rack, job or cluster; empty without a cause."
+    )
+    witnesses = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Who saw it: a kind of witness to when it first and last did, and how often (first_at, last_at, count).",
+    )
 
     class Meta:
         verbose_name = pgettext_lazy("model", "finding")
@@ -80,7 +96,9 @@ class Transition(models.Model):
     """A finding changed state. Notify reads these rows; nothing is sent from where they are written."""
 
     finding = models.ForeignKey(Finding, on_delete=models.CASCADE, related_name="transitions")
-    axis = models.CharField(max_length=10, help_text="condition or advice")
+    axis = models.CharField(
+        max_length=10, help_text="condition, advice, or cause: `before` and `after` are then the cause's key, empty for none."
+    )
     before = models.CharField(max_length=15, blank=True)
     after = models.CharField(max_length=15)
     at = models.DateTimeField(default=timezone.now)
