@@ -40,6 +40,7 @@ def schedule(sender: Celery, **_: Any) -> None:
         "fleet.verdicts.tasks.verify": 30,
         "fleet.notify.tasks.route_transitions": 2,
         "fleet.notify.tasks.sweep_deliveries": 2,
+        "fleet.notify.tasks.recur": 15,
         "fleet.store.tasks.compact": 60,
         "fleet.store.tasks.prune": 600,
     }

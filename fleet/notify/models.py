@@ -127,6 +127,12 @@ class Delivery(models.Model):
     why_muted = models.CharField(
         max_length=300, blank=True, help_text="What kept it quiet: a silence, an inhibition, a cause that was told; a sentence."
     )
+    is_digest = models.BooleanField(
+        default=False, help_text="Its message tells of alerts of several groups, because its route is above its rate."
+    )
+    released_at = models.DateTimeField(
+        null=True, blank=True, help_text="When it left its group; empty while it waits or is muted."
+    )
     attempts = models.PositiveSmallIntegerField(default=0)
     next_try_at = models.DateTimeField(default=timezone.now)
     queued_at = models.DateTimeField(null=True, blank=True, help_text="When it was handed to a messenger that has not begun yet.")
@@ -149,6 +155,7 @@ class Delivery(models.Model):
         indexes = [
             models.Index(fields=("state", "next_try_at"), name="delivery_due"),
             models.Index(fields=("-created_at",), name="delivery_newest"),
+            models.Index(fields=("released_at",), name="delivery_released"),
         ]
 
     def __str__(self) -> str:

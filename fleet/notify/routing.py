@@ -1,163 +1,201 @@
-"""From transitions to deliveries, and from one delivery to its end; each step is one transaction or one conditional update.
+"""From transitions to messages: which route tells what, what waits for what, and what stays quiet.
 
-What one judgement finds at once, such as a switch's end on every GPU behind it, is one message to a route. Each finding
-keeps a delivery row of its own, so that it is known to have been told; the rows name the one that is sent, and share its fate.
+Every transition that is news makes a delivery for each route that takes it, also where it is muted: that nobody was told, and why, is
+a row. Deliveries of a group wait for each other and leave together: each keeps its row, the rows name the one that is sent.
 """
 
-import random
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import uuid4
 
 from django.db import connection, transaction
-from django.db.models import BooleanField, Case, F, Q, Value, When, Window
-from django.db.models.functions import RowNumber
+from django.db.models import Max
 from django.utils import timezone
 
-from advisor.finding import SEVERITIES
-from fleet.findings.models import Transition
-from fleet.notify import deliver
-from fleet.notify.message import message
-from fleet.notify.models import Delivery, Route
+from fleet.findings.models import Finding, Transition
+from fleet.notify import acknowledging, quieting
+from fleet.notify.alert_labels import labels_of
+from fleet.notify.decisions import Alert, decide, why_quiet
+from fleet.notify.matchers import Labels
+from fleet.notify.models import Delivery, Group, Route
+from fleet.notify.sayings import said
+from fleet.notify.waiting import Waiting, sent_lately
 
-CLAIM: Final = timedelta(minutes=3)
-"""A claim older than this belongs to a worker that died: longer than a task may run."""
-MAX_ATTEMPTS: Final = 16
-"""Attempts before a delivery is dead: an hour and more of an unreachable chat."""
-FIRST_WAIT_S: Final = 5.0
-LONGEST_WAIT_S: Final = 900.0
 AT_ONCE: Final = 500
-LANES: Final = 2
-"""Deliveries of one route under way at once: a chat that hangs holds so many messengers and no more."""
 MEASURED: Final = frozenset({"helped", "no_effect", "worse"})
 """Verdicts that say something."""
-QUEUED: Final = timedelta(seconds=60)
-"""How long a message to the messengers lives. What was handed out longer ago was lost on the way and is handed out again."""
+DIGEST_EVERY: Final = timedelta(seconds=30)
+"""Above that rate everything that waits leaves as one message, so often."""
+UNTOLD: Final = ("waiting", "muted")
+LEAVES: Final = ("state", "why_muted", "released_at", "next_try_at", "lead", "is_digest")
 
 
-def route(limit: int = AT_ONCE) -> list[int]:
-    """Make the deliveries of transitions that have none yet, those of one kind under one lead; the ids of the messages to send."""
+def route(limit: int = AT_ONCE) -> int:
+    """Make the deliveries of transitions that have none yet; how many transitions were routed."""
     if not Transition.objects.filter(routed_at=None).exists():  # do not take the write lock for nothing
-        return []
+        return 0
     with transaction.atomic():
-        waiting = Transition.objects.filter(routed_at=None).select_related("finding").order_by("at", "id")
+        now = timezone.now()
+        waiting = Transition.objects.filter(routed_at=None).select_related("finding__node", "finding__cause").order_by("at", "id")
         locked = waiting.select_for_update(skip_locked=connection.features.has_select_for_update_skip_locked, of=("self",))
         transitions = list(locked[:limit])
-        routes = list(Route.objects.filter(enabled=True))
-        leads: dict[tuple[object, ...], Delivery] = {}
-        others: list[Delivery] = []
-        for transition in filter(is_news, transitions):
-            for target in routes:
-                if transition.finding.severity_rank < rank(target.min_severity):
-                    continue
-                made = Delivery(route=target, transition=transition, key=uuid4().hex)
-                lead = leads.setdefault((target.pk, *kind(transition)), made)
-                if lead is not made:
-                    made.lead = lead
-                    others.append(made)
-        Delivery.objects.bulk_create(leads.values())  # first: the others name them
-        Delivery.objects.bulk_create(others)
-        Transition.objects.filter(pk__in=[transition.pk for transition in transitions]).update(routed_at=timezone.now())
-    return [delivery.pk for delivery in leads.values()]
-
-
-def kind(transition: Transition) -> tuple[str, ...]:
-    """What transitions have in common that one message can tell: rule, severity, what became of the finding, and why."""
-    finding = transition.finding
-    if transition.axis == "advice":  # each verdict has numbers of its own
-        return "verdict", str(transition.pk)
-    return finding.rule, finding.severity, transition.before, transition.after, transition.note
+        news = [one for one in transitions if is_news(one)]
+        made = _made(news, now) if news else []
+        Delivery.objects.bulk_create(made, batch_size=500)
+        Transition.objects.filter(pk__in=[transition.pk for transition in transitions]).update(routed_at=now)
+    return len(transitions)
 
 
 def is_news(transition: Transition) -> bool:
-    """True for what people are told: it fires, it grew worse, it is over, and what was measured of advice that was applied.
+    """True for what people are told: it fires, it grew worse, it flaps, it is over, and what was measured of advice that was applied.
 
-    What never fired, is noisy or in shadow, is not, nor that something cannot be told.
+    What never fired or is in shadow is not, nor that something cannot be told.
     """
     if transition.finding.shadow:
         return False
     if transition.axis == "advice":
         return transition.after in MEASURED
-    return transition.after == "firing" or (transition.after == "resolved" and transition.before == "firing")
+    return transition.after in ("firing", "noisy") or (
+        transition.after == "resolved" and transition.before in ("firing", "noisy")
+    )
 
 
-def rank(severity: str) -> int:
-    """The severity's place, 0 for info to 3 for critical."""
-    return SEVERITIES.index(severity) if severity in SEVERITIES else 0
+def alert_of(transition: Transition, labels: Mapping[int, Labels]) -> Alert:
+    """What is decided about: the transition with its finding's labels and cause."""
+    finding = transition.finding
+    return Alert(finding.pk, transition.after, finding.severity_rank, labels[finding.pk], told_cause(finding))
 
 
-def due(now: datetime) -> Q:
-    """Deliveries that a worker may claim: those whose time has come, and those whose worker died; of a message, the lead."""
-    ready = Q(state__in=("pending", "failed"), next_try_at__lte=now) | Q(state="sending", claimed_at__lt=now - CLAIM)
-    return ready & Q(lead=None)
+def told_cause(finding: Finding) -> int | None:
+    """The finding that explains this one, while that one fires and people are told of it."""
+    cause = finding.cause
+    return cause.pk if cause and cause.resolved_at is None and cause.condition in quieting.FIRES and not cause.shadow else None
 
 
-def take() -> list[int]:
-    """The deliveries to hand to messengers now, oldest first, noted as handed out; no more of one route than it has lanes."""
-    now = timezone.now()
-    lost = Q(queued_at=None) | Q(queued_at__lt=now - QUEUED)
-    waiting = Delivery.objects.filter(due(now) & lost)
-    if not waiting.exists():
+def _made(news: Sequence[Transition], now: datetime) -> list[Delivery]:
+    """The deliveries of new transitions, in their groups; those that end what nobody was told of are muted."""
+    routes = list(Route.objects.order_by("position", "pk"))
+    labels = labels_of(list({one.finding_id: one.finding for one in news}.values()), now)
+    quiet = quieting.now(now)
+    waiting = Waiting(now)
+    untold = _untold(news)
+    made = []
+    for one in news:
+        alert = alert_of(one, labels)
+        for decision in decide(alert, routes, quiet, now):
+            if decision.what == "not_taken":
+                continue
+            delivery = Delivery(route=decision.route, transition=one, key=uuid4().hex, state="waiting")
+            made.append(delivery)
+            why = decision.why
+            if one.axis == "condition" and one.after == "resolved" and (decision.route.pk, one.finding_id) in untold:
+                why = said("beginning_untold")
+            if why is not None:
+                delivery.state, delivery.why_muted = "muted", why.kept()
+            else:
+                waiting.put(delivery, alert, not_before=decision.not_before)
+    _over([one.finding_id for one in news if one.after == "resolved"])
+    waiting.write()
+    return made
+
+
+def _untold(news: Sequence[Transition]) -> set[tuple[int, int]]:
+    """Route and finding where nothing of an alert that is over was sent or is being sent: its end need not be told."""
+    over = [one.finding_id for one in news if one.axis == "condition" and one.after == "resolved"]
+    if not over:
+        return set()
+    told = set(
+        Delivery.objects.filter(transition__finding__in=over, transition__axis="condition")
+        .exclude(state__in=UNTOLD)
+        .values_list("route_id", "transition__finding_id")
+    )
+    pairs = {(pk, finding) for pk in Route.objects.values_list("pk", flat=True) for finding in over}
+    return pairs - told
+
+
+def _over(findings: Sequence[int]) -> None:
+    """What still waits to be told of alerts that are over is not told any more."""
+    if findings:
+        waiting = Delivery.objects.filter(state="waiting", transition__finding__in=findings, transition__axis="condition")
+        waiting.update(state="muted", why_muted=said("over").kept())
+
+
+def release(now: datetime | None = None) -> list[int]:
+    """Let the groups leave whose time has come, each as one message; the ids of the deliveries to send.
+
+    A route that has sent its `max_per_minute` sends one digest of all that waits, at most every half a minute.
+    """
+    now = now or timezone.now()
+    if not Group.objects.filter(release_at__lte=now).exists():
         return []
-    queued = Q(state__in=("pending", "failed", "sending"), queued_at__gte=now - QUEUED)
-    under_way = Q(state="sending", claimed_at__gte=now - CLAIM) | queued
-    busy = Counter(Delivery.objects.filter(under_way, lead=None).values_list("route_id", flat=True))
-    in_line = Window(RowNumber(), partition_by=F("route_id"), order_by=(F("next_try_at").asc(), F("pk").asc()))
-    first = waiting.annotate(in_line=in_line).filter(in_line__lte=LANES).order_by("next_try_at", "pk")
-    return [
-        pk
-        for pk, route_id, place in first.values_list("pk", "route_id", "in_line")
-        if place + busy[route_id] <= LANES and waiting.filter(pk=pk).update(queued_at=now)
-    ]
-
-
-def put_back(delivery_id: int) -> None:
-    """Note that a delivery was not handed out after all."""
-    Delivery.objects.filter(pk=delivery_id).update(queued_at=None)
-
-
-def attempt(delivery_id: int) -> str:
-    """Claim a delivery, send it, note the result; its new state, or "" when it was not ours to claim."""
-    now = timezone.now()
-    claimed = Delivery.objects.filter(due(now), pk=delivery_id).update(
-        state="sending",
-        queued_at=None,
-        claimed_at=now,
-        attempts=F("attempts") + 1,
-        # Whoever held the claim before may have sent it and died before noting so.
-        may_repeat=Case(When(state="sending", then=Value(True)), default=F("may_repeat"), output_field=BooleanField()),
-    )
-    if not claimed:
-        return ""
-    delivery = Delivery.objects.select_related("route", "transition__finding__node").get(pk=delivery_id)
-    if not delivery.route.enabled:
-        return _note(delivery, state="dead", error="The route was switched off.")
-    outcome = deliver.send(delivery.route.url, message(delivery))
-    if outcome.sent:
-        return _note(delivery, state="sent", sent_at=timezone.now(), error="")
-    if delivery.attempts >= MAX_ATTEMPTS:
-        return _note(delivery, state="dead", error=outcome.error)
-    return _note(
-        delivery,
-        state="failed",
-        error=outcome.error,
-        may_repeat=delivery.may_repeat or outcome.unsure,
-        next_try_at=timezone.now() + wait(delivery.attempts),
-    )
-
-
-def wait(attempts: int) -> timedelta:
-    """How long to wait after so many attempts: doubling, up to a quarter of an hour, a random half of it taken off."""
-    longest = min(FIRST_WAIT_S * 2 ** (attempts - 1), LONGEST_WAIT_S)
-    return timedelta(seconds=longest * random.uniform(0.5, 1))  # noqa: S311 - spreads load, guards nothing
-
-
-def _note(delivery: Delivery, state: str, **result: object) -> str:
-    """Store the result, unless the claim has passed to another worker meanwhile; the same for whom the message told of too."""
-    mine = Delivery.objects.filter(pk=delivery.pk, state="sending", attempts=delivery.attempts)
     with transaction.atomic():
-        if not mine.update(state=state, **result):
-            return ""
-        Delivery.objects.filter(lead=delivery.pk).update(state=state, attempts=delivery.attempts, **result)
-    return state
+        locked = Group.objects.select_for_update(skip_locked=connection.features.has_select_for_update_skip_locked, of=("self",))
+        due: dict[int, list[Group]] = defaultdict(list)
+        for group in locked.filter(release_at__lte=now).select_related("route").order_by("release_at", "pk")[:AT_ONCE]:
+            due[group.route_id].append(group)
+        messages = list(_parted(due, now))
+        return _leave([groups for groups, _ in messages], {id(groups) for groups, together in messages if together}, now)
+
+
+def _parted(due: Mapping[int, Sequence[Group]], now: datetime) -> Iterable[tuple[Sequence[Group], bool]]:
+    """The groups of each message that leaves now, and whether it is a digest."""
+    lately = sent_lately(now)
+    digests = dict(
+        Delivery.objects.filter(route__in=due, is_digest=True, lead=None)
+        .values_list("route_id")
+        .annotate(newest=Max("released_at"))
+    )
+    for pk, groups in due.items():
+        room = groups[0].route.max_per_minute - lately[pk]
+        if len(groups) <= room:
+            yield from (([group], False) for group in groups)
+        elif pk not in digests or now - digests[pk] >= DIGEST_EVERY:
+            yield groups, True
+
+
+def _leave(messages: Sequence[Sequence[Group]], digests: Collection[int], now: datetime) -> list[int]:
+    """Make each message of what waits in its groups, less what is quiet by now; the ids of the leads, the strongest first."""
+    every = [group for groups in messages for group in groups]
+    about = ("transition__finding__node", "transition__finding__cause", "route")
+    waiting = Delivery.objects.filter(group__in=every, state="waiting").select_related(*about).order_by("pk")
+    by_group: dict[int, list[Delivery]] = defaultdict(list)
+    for delivery in waiting:
+        if delivery.group_id is not None:
+            by_group[delivery.group_id].append(delivery)
+    quiet_now(list(waiting), now)
+    leads: list[Delivery] = []
+    others: list[Delivery] = []
+    for groups in messages:
+        rows = [row for group in groups for row in by_group[group.pk]]
+        told = sorted((row for row in rows if row.state == "waiting"), key=lambda row: -row.transition.finding.severity_rank)
+        for place, row in enumerate(told):
+            row.state, row.released_at, row.next_try_at = "pending", now, now
+            row.lead = told[0] if place else None
+            row.is_digest = id(groups) in digests
+        leads += told[:1]
+        others += [row for row in rows if row not in told[:1]]
+        for group in groups:
+            group.release_at = None
+            group.sent_at = now if any(row in told for row in by_group[group.pk]) else group.sent_at
+    Delivery.objects.bulk_update([*leads, *others], LEAVES, batch_size=200)
+    Group.objects.bulk_update(every, ["release_at", "sent_at"], batch_size=500)
+    leads.sort(key=lambda row: -row.transition.finding.severity_rank)
+    return [row.pk for row in leads]
+
+
+def quiet_now(waiting: Sequence[Delivery], now: datetime) -> dict[int, Labels]:
+    """Mute, in memory, what something keeps quiet by now, of what is told again also what somebody looks after; the findings' labels."""
+    labels = labels_of(list({row.transition.finding_id: row.transition.finding for row in waiting}.values()), now)
+    quiet = quieting.now(now)
+    looked_after = acknowledging.acknowledged([row.transition.finding_id for row in waiting if row.kind != "news"])
+    for row in waiting:
+        why = why_quiet(alert_of(row.transition, labels), quiet)
+        if why is None and row.kind != "news" and row.transition.finding_id in looked_after:
+            why = said("acknowledged")
+        if why is None and not row.route.enabled:
+            why = said("route_off")
+        if why is not None:
+            row.state, row.why_muted = "muted", why.kept()
+    return labels

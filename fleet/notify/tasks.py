@@ -10,7 +10,7 @@ import logging
 from celery import Task, shared_task
 from kombu.exceptions import OperationalError
 
-from fleet.notify import routing
+from fleet.notify import recurring, routing, sending
 from fleet.notify.models import Delivery
 
 log = logging.getLogger(__name__)
@@ -18,9 +18,17 @@ log = logging.getLogger(__name__)
 
 @shared_task(ignore_result=True, acks_late=True, time_limit=60)
 def route_transitions() -> None:
-    """Make deliveries of new transitions and hand them to messengers."""
-    if routing.route():
+    """Make deliveries of new transitions, let the groups leave whose time has come, and hand them to messengers."""
+    while routing.route() == routing.AT_ONCE:
+        pass
+    if routing.release():
         hand_out()
+
+
+@shared_task(ignore_result=True, acks_late=True, time_limit=60)
+def recur() -> None:
+    """Let wait what is to be told again."""
+    recurring.recur()
 
 
 @shared_task(ignore_result=True, acks_late=True, time_limit=60)
@@ -32,7 +40,7 @@ def sweep_deliveries() -> None:
 @shared_task(ignore_result=True, acks_late=True, time_limit=120)
 def deliver(delivery_id: int) -> None:
     """Try once to send a delivery. Safe to repeat: only the worker that claims it sends."""
-    state = routing.attempt(delivery_id)
+    state = sending.attempt(delivery_id)
     if state in ("failed", "dead"):
         route = Delivery.objects.filter(pk=delivery_id).values_list("route__name", flat=True).first()
         log.warning("Delivery %d to %s is %s; its row says why.", delivery_id, route, state)
@@ -41,15 +49,15 @@ def deliver(delivery_id: int) -> None:
 
 def hand_out() -> None:
     """Send a task for each delivery whose turn it is."""
-    for delivery_id in routing.take():
+    for delivery_id in sending.take():
         if not enqueue(deliver, delivery_id):
-            routing.put_back(delivery_id)
+            sending.put_back(delivery_id)
 
 
 def enqueue(task: Task, *args: object) -> bool:  # type: ignore[type-arg] # Celery has no parameter at run time
     """Send a task; without a broker say so and go on, for the sweeps will find the work. True when it was sent."""
     try:
-        task.apply_async(args=args, expires=routing.QUEUED.total_seconds(), retry=False)
+        task.apply_async(args=args, expires=sending.QUEUED.total_seconds(), retry=False)
     except OperationalError as error:
         log.warning("The broker does not take %s: %s", task.name, error)
         return False

@@ -8,7 +8,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("findings", "0006_gpu_hours"),
+        ("findings", "0007_causes_and_witnesses"),
         ("notify", "0004_delivery_lead"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
@@ -100,8 +100,22 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name="delivery",
+            name="is_digest",
+            field=models.BooleanField(
+                default=False, help_text="Its message tells of alerts of several groups, because its route is above its rate."
+            ),
+        ),
+        migrations.AddField(
+            model_name="delivery",
             name="kind",
             field=models.CharField(default="news", max_length=10),
+        ),
+        migrations.AddField(
+            model_name="delivery",
+            name="released_at",
+            field=models.DateTimeField(
+                blank=True, help_text="When it left its group; empty while it waits or is muted.", null=True
+            ),
         ),
         migrations.AddField(
             model_name="delivery",
@@ -246,6 +260,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="delivery",
             index=models.Index(fields=["-created_at"], name="delivery_newest"),
+        ),
+        migrations.AddIndex(
+            model_name="delivery",
+            index=models.Index(fields=["released_at"], name="delivery_released"),
         ),
         migrations.AddConstraint(
             model_name="delivery",

@@ -20,9 +20,9 @@ from fleet.ingest import intake
 from fleet.ingest.forwarding import DROPPED
 from fleet.ingest.models import Intake
 from fleet.inventory.models import Event, Gpu, Refusal
-from fleet.notify import routing
 from fleet.notify.models import Route
 from fleet.store.series import store
+from tests.fleet.notify.telling import tell
 from tests.fleet.rows import event, found, gpu, node, person
 from tests.fleet.store.panicking import make_panic
 
@@ -52,7 +52,7 @@ def test_it_counts_what_is_there(bob: APIClient) -> None:
     Route.objects.create(name="chat", url="json://127.0.0.1:9/")
     report(NOW, found("1", severity="critical"), Place(home.pk))
     reconcile(NOW, [found("2", severity="warn")], _judged(), {})  # pending, so it does not fire
-    routing.route()
+    tell()
     for name, total in (("n1", 3), ("n2", 4)):
         Refusal.objects.create(node_name=name, code="wrong_shape", total=total)
     event(cards[0])
@@ -71,7 +71,8 @@ def test_it_counts_what_is_there(bob: APIClient) -> None:
         ("fettle_findings_open", "warn"): 0, ("fettle_findings_open", "critical"): 1,
         ("fettle_frames_refused_total", "wrong_shape"): 7,
         ("fettle_deliveries", "pending"): 1, ("fettle_deliveries", "sending"): 0, ("fettle_deliveries", "sent"): 0,
-        ("fettle_deliveries", "failed"): 0, ("fettle_deliveries", "dead"): 0,
+        ("fettle_deliveries", "failed"): 0, ("fettle_deliveries", "dead"): 0, ("fettle_deliveries", "waiting"): 0,
+        ("fettle_deliveries", "muted"): 0,
         ("fettle_advisor_last_run_timestamp_seconds", ""): pytest.approx(NOW.timestamp()),
         ("fettle_advisor_last_run_failed", ""): 0,
         ("fettle_advisor_last_run_seconds", ""): 0,
@@ -211,7 +212,7 @@ def test_the_page_has_as_many_series_as_its_document_says(bob: APIClient) -> Non
     Refusal.objects.create(node_name="n1", code="busy", total=1)
     Cycle.objects.create(name="advise", started_at=NOW, ended_at=NOW)
 
-    assert len(scrape(bob)) == 20 + 73 * 2 + 11 * 1 + 1 + 1 + 1 + 9 * 1
+    assert len(scrape(bob)) == 22 + 73 * 2 + 11 * 1 + 1 + 1 + 1 + 9 * 1
 
 
 def test_ingest_is_told_by_process_while_that_lives(bob: APIClient) -> None:

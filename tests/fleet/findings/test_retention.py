@@ -16,12 +16,12 @@ from fleet.findings.lifecycle import Place, end, report
 from fleet.findings.models import Diagnosis, Finding, Transition
 from fleet.findings.tasks import forget
 from fleet.inventory.models import Absence, Engine, Event, Process
-from fleet.notify import routing
 from fleet.notify.models import Delivery, Route
 from fleet.profiles.keep import keep as keep_profile
 from fleet.profiles.models import JobProfile
 from fleet.slow.models import JobRun
 from tests.fleet.benches import reports
+from tests.fleet.notify.telling import tell
 from tests.fleet.profiles import reports as profile_reports
 from tests.fleet.rows import event, found, gpu, node
 
@@ -54,7 +54,7 @@ def test_a_finding_goes_with_its_history_so_long_after_its_end() -> None:
     Route.objects.create(name="chat", url="json://127.0.0.1:9/")
     for target, opened, ended in (("1", 200, 101), ("2", 200, 99), ("3", 200, None)):
         finding(target, opened, ended)
-    routing.route()
+    tell()
     assert Delivery.objects.filter(transition__finding__target="1").count() == 2
     forget()
 

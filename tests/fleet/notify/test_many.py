@@ -11,9 +11,10 @@ from fleet.dashboard.listing import filtered
 from fleet.findings.lifecycle import Judged, Place, reconcile
 from fleet.findings.models import Finding
 from fleet.inventory.models import Gpu
-from fleet.notify import routing
+from fleet.notify import sending
 from fleet.notify.models import Delivery, Route
 from tests.fleet.notify.receiver import Receiver
+from tests.fleet.notify.telling import tell
 from tests.fleet.rows import NOON, found, gpu, node
 from tests.fleet.site import Site
 from tests.serving import migrated_database
@@ -48,9 +49,9 @@ def test_the_dearest_of_many_are_named_first(cards: list[Gpu], chat: Receiver) -
     """A message about many names those that cost most, and what all of them cost."""
     Route.objects.create(name="a", url=chat.url())
     judge(0, [of(card, recoverable=0.5, gpus=1 + 9 * (card.index == 7)) for card in cards], cards)
-    (lead,) = routing.route()
-    routing.take()
-    routing.attempt(lead)
+    (lead,) = tell()
+    sending.take()
+    sending.attempt(lead)
     (got,) = chat.got
 
     named = [line.split(":")[0] for line in got["message"].split("\n") if line.startswith("• ")]
@@ -62,10 +63,10 @@ def test_forty_gpus_at_once_are_one_message(cards: list[Gpu], chat: Receiver) ->
     """It names the first, counts the rest and leads to all; each finding's delivery is sent."""
     Route.objects.create(name="a", url=chat.url())
     judge(0, [of(card) for card in cards], cards)
-    (lead,) = routing.route()
+    (lead,) = tell()
 
-    assert routing.take() == [lead]
-    assert routing.attempt(lead) == "sent"
+    assert sending.take() == [lead]
+    assert sending.attempt(lead) == "sent"
     (got,) = chat.got
     assert got["title"] == "[critical] 40 × The power limit takes the speed (5 nodes)"
     assert got["message"].startswith(
@@ -77,17 +78,18 @@ def test_forty_gpus_at_once_are_one_message(cards: list[Gpu], chat: Receiver) ->
     assert Delivery.objects.count() == 40
     assert told() == {("sent", 1)}
     assert not Delivery.objects.filter(sent_at=None).exists()
-    assert routing.take() == []
+    assert sending.take() == []
 
 
 def test_their_end_is_one_message_too(cards: list[Gpu], chat: Receiver) -> None:
     """Its link shows what is resolved."""
     Route.objects.create(name="a", url=chat.url())
     judge(0, [of(card) for card in cards[:8]], cards)
+    leads = tell()
     judge(1, [], cards)
     judge(2, [], cards)
-    for lead in routing.route():
-        routing.attempt(lead)
+    for lead in [*leads, *tell()]:
+        sending.attempt(lead)
 
     assert [got["title"] for got in chat.got] == [
         "[critical] 8 × The power limit takes the speed (r0)",
@@ -113,7 +115,7 @@ def test_what_differs_is_told_apart(cards: list[Gpu]) -> None:
     judge(0, seen, cards)
     judge(1, seen, cards)
 
-    assert len(routing.route()) == 6
+    assert len(tell()) == 6
     alike = Delivery.objects.exclude(lead=None).values_list("route__name", "lead__route__name", "transition__finding__rule")
     assert sorted(alike) == [(name, name, "power-cap-limited") for name in ("a", "b")]
 
@@ -123,18 +125,18 @@ def test_they_fail_wait_and_die_together(cards: list[Gpu], chat: Receiver) -> No
     chat.statuses = [500]
     Route.objects.create(name="a", url=chat.url())
     judge(0, [of(card) for card in cards[:3]], cards)
-    (lead,) = routing.route()
+    (lead,) = tell()
     other = Delivery.objects.filter(lead=lead).latest("pk")
 
-    assert routing.attempt(other.pk) == ""
-    assert routing.attempt(lead) == "failed"
+    assert sending.attempt(other.pk) == ""
+    assert sending.attempt(lead) == "failed"
     assert told() == {("failed", 1)}
     other.refresh_from_db()
     assert "500" in other.error
     Route.objects.update(enabled=False)
     Delivery.objects.update(next_try_at=NOON.replace(year=2020))
-    assert routing.take() == [lead]
-    assert routing.attempt(lead) == "dead"
+    assert sending.take() == [lead]
+    assert sending.attempt(lead) == "dead"
     assert told() == {("dead", 2)}
     assert len(chat.got) == 1
 
@@ -143,11 +145,11 @@ def test_when_the_one_that_carries_the_message_is_deleted_the_others_are_told(ca
     """A node that is removed takes its findings along, not the news of other nodes."""
     Route.objects.create(name="a", url=chat.url())
     judge(0, [of(cards[0]), of(cards[8])], cards)
-    (lead,) = routing.route()
+    (lead,) = tell()
     Finding.objects.filter(transitions__deliveries=lead).delete()
 
-    (left,) = routing.take()
-    assert routing.attempt(left) == "sent"
+    (left,) = sending.take()
+    assert sending.attempt(left) == "sent"
     assert chat.got[0]["title"] == "[critical] The power limit takes the speed (r1 GPU 0)"
 
 
@@ -158,20 +160,21 @@ from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 from fleet.findings.lifecycle import Place, report
-from fleet.notify import routing
+from fleet.notify import sending
+from tests.fleet.notify.telling import tell
 from fleet.notify.models import Delivery, Route
 from tests.fleet.rows import found
 
 Route.objects.create(name="chat", url="json://127.0.0.1:9/")
 for target in "12":
     report(timezone.now(), found(target=target, severity="critical"), Place(None))
-assert len(routing.route()) == 1
+assert len(tell()) == 1
 call_command("migrate", "notify", "0003", verbosity=0)
 with connection.cursor() as cursor:
     names = [column.name for column in connection.introspection.get_table_description(cursor, "notify_delivery")]
 assert "lead_id" not in names, names
 call_command("migrate", "notify", verbosity=0)
-assert len(routing.take()) == 2
+assert len(sending.take()) == 2
 """
 
 

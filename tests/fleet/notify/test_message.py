@@ -11,9 +11,10 @@ from advisor.finding import Change, Evidence
 from advisor.finding import Finding as Found
 from fleet.findings.lifecycle import Judged, Place, reconcile
 from fleet.inventory.models import Gpu
-from fleet.notify import deliver, routing
+from fleet.notify import deliver, sending
 from fleet.notify.models import Route
 from tests.fleet.notify.receiver import Receiver
+from tests.fleet.notify.telling import tell
 from tests.fleet.rows import NOON, found, gpu, node
 
 pytestmark = pytest.mark.django_db
@@ -34,8 +35,8 @@ def judge(card: Gpu, step: float, seen: Sequence[Found], about: Found, present: 
     target = (about.scope, about.target)
     judged = Judged(frozenset([about.rule]), frozenset([target] if present else []), frozenset(), {card.node_id}, {card.pk})
     reconcile(NOON + step * TEN_S, seen, judged, {target: Place(card.node_id, (card.pk,))})
-    for pk in routing.route():
-        assert routing.attempt(pk) == "sent"
+    for pk in tell():
+        assert sending.attempt(pk) == "sent"
 
 
 def test_a_new_finding_says_what_where_how_much_and_what_to_do(card: Gpu, chat: Receiver) -> None:

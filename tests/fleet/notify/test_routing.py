@@ -6,8 +6,9 @@ import pytest
 
 from fleet.findings.lifecycle import Judged, advise_transition, reconcile
 from fleet.findings.models import Finding, Transition
-from fleet.notify import routing
+from fleet.notify import sending
 from fleet.notify.models import Delivery, Route
+from tests.fleet.notify.telling import tell
 from tests.fleet.rows import NOON, found
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +34,7 @@ def test_firing_and_resolving_are_told_to_each_route() -> None:
     Route.objects.create(name="b", url="json://b/")
     fire()
     clear()
-    routing.route()
+    tell()
 
     told = Delivery.objects.values_list("route__name", "transition__after").order_by("id")
     assert list(told) == [("a", "firing"), ("b", "firing"), ("a", "resolved"), ("b", "resolved")]
@@ -45,8 +46,8 @@ def test_routing_again_makes_nothing_more() -> None:
     Route.objects.create(name="a", url="json://a/")
     fire()
 
-    assert len(routing.route()) == 1
-    assert routing.route() == []
+    assert len(tell()) == 1
+    assert tell() == []
 
 
 @pytest.mark.parametrize(("least", "told"), [("info", 1), ("advice", 1), ("warn", 1), ("critical", 0)])
@@ -55,18 +56,18 @@ def test_a_route_hears_of_its_severity_and_above(least: str, told: int) -> None:
     Route.objects.create(name="a", url="json://a/", min_severity=least)
     fire(severity="warn")
 
-    assert len(routing.route()) == told
+    assert len(tell()) == told
 
 
 def test_a_route_that_is_off_hears_nothing() -> None:
     """What happens meanwhile is not sent later."""
     route = Route.objects.create(name="a", url="json://a/", enabled=False)
     fire()
-    routing.route()
+    tell()
     route.enabled = True
     route.save()
 
-    assert routing.route() == []
+    assert tell() == []
     assert not Delivery.objects.exists()
 
 
@@ -76,20 +77,20 @@ def test_what_never_fired_is_not_resolved_to_anybody() -> None:
     reconcile(NOON, [found()], SEEN, {})
     clear()
 
-    assert routing.route() == []
+    assert tell() == []
 
 
-def test_a_noisy_finding_is_told_to_nobody() -> None:
-    """The fourth opening within the hour is kept, not sent; nor is its end."""
+def test_that_a_finding_is_noisy_is_told_once() -> None:
+    """The fourth opening within the hour says that it flaps; then nothing until it keeps still."""
     Route.objects.create(name="a", url="json://a/")
     at = NOON
     for _ in range(4):
         for seen in (True, True, False, False):
             reconcile(at, [found()] if seen else [], SEEN, {})
             at += TEN_S
-    routing.route()
+            tell()
 
-    assert list(Delivery.objects.values_list("transition__after", flat=True)) == ["firing", "resolved"] * 3
+    assert list(Delivery.objects.values_list("transition__after", flat=True)) == [*["firing", "resolved"] * 3, "noisy"]
 
 
 def test_peoples_moves_are_not_announced() -> None:
@@ -98,16 +99,16 @@ def test_peoples_moves_are_not_announced() -> None:
     reconcile(NOON, [found()], SEEN, {})
     advise_transition(Finding.objects.get(), "accepted", None)
 
-    assert routing.route() == []
+    assert tell() == []
 
 
 def test_a_growing_severity_is_told() -> None:
     """From warning to critical, those who want only critical ones hear of it first."""
     Route.objects.create(name="a", url="json://a/", min_severity="critical")
     fire(severity="warn")
-    assert routing.route() == []
+    assert tell() == []
     reconcile(NOON + 2 * TEN_S, [found(severity="critical")], SEEN, {})
-    routing.route()
+    tell()
 
     assert Delivery.objects.get().transition.note == "warn -> critical"
 
@@ -117,11 +118,11 @@ def test_waits_double_up_to_a_quarter_of_an_hour() -> None:
     for attempts in range(1, 20):
         step = min(5 * 2 ** (attempts - 1), 900)
         for _ in range(20):
-            assert step / 2 <= routing.wait(attempts).total_seconds() <= step
+            assert step / 2 <= sending.wait(attempts).total_seconds() <= step
 
 
 def test_all_attempts_together_span_a_long_outage() -> None:
     """A chat that is away for an hour gets its messages."""
-    least = sum(min(5 * 2 ** (n - 1), 900) / 2 for n in range(1, routing.MAX_ATTEMPTS))
+    least = sum(min(5 * 2 ** (n - 1), 900) / 2 for n in range(1, sending.MAX_ATTEMPTS))
 
     assert least > 3600

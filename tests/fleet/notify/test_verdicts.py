@@ -8,10 +8,11 @@ from pytest_django import Settings
 from fleet.findings.concluded import conclude
 from fleet.findings.lifecycle import Place, advise_transition, report
 from fleet.findings.models import Finding
-from fleet.notify import routing
+from fleet.notify import sending
 from fleet.notify.models import Route
 from fleet.verdicts.models import Verification
 from tests.fleet.notify.receiver import Receiver
+from tests.fleet.notify.telling import tell
 from tests.fleet.rows import NOON, found, gpu, node
 
 pytestmark = pytest.mark.django_db
@@ -32,8 +33,8 @@ def finding(settings: Settings, chat: Receiver) -> Finding:
 
 def send() -> None:
     """All deliveries that are due."""
-    for pk in routing.route():
-        assert routing.attempt(pk) == "sent"
+    for pk in tell():
+        assert sending.attempt(pk) == "sent"
 
 
 def concluded(finding: Finding, verdict: str) -> None:

@@ -7,11 +7,12 @@ from fleet.findings import lifecycle
 from fleet.findings.lifecycle import Place, report
 from fleet.findings.models import Transition
 from fleet.inventory.models import Gpu
-from fleet.notify import deliver, routing, webhook
+from fleet.notify import deliver, sending, webhook
 from fleet.notify.deliver import Message
 from fleet.notify.message import message
 from fleet.notify.models import Delivery, Route
 from tests.fleet.notify.receiver import Receiver
+from tests.fleet.notify.telling import tell
 from tests.fleet.rows import found, gpu, node
 
 pytestmark = pytest.mark.django_db
@@ -24,8 +25,8 @@ def sick(card: Gpu) -> int:
 
 def sent() -> None:
     """What is due is sent."""
-    for made in routing.route():
-        assert routing.attempt(made) == "sent"
+    for made in tell():
+        assert sending.attempt(made) == "sent"
 
 
 def test_an_opening_and_an_end_arrive_with_what_they_are_about(chat: Receiver) -> None:
@@ -80,5 +81,5 @@ def test_a_chat_gets_no_data_of_programs() -> None:
         Route.objects.all().delete()
         Route.objects.create(name=scheme, url=f"{scheme}://example.org/a/b/c")
         Transition.objects.update(routed_at=None)
-        (pk,) = routing.route()
+        (pk,) = tell()
         assert (message(Delivery.objects.get(pk=pk)).extras is not None) == has_data, scheme
