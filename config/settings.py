@@ -218,6 +218,12 @@ SPECTACULAR_SETTINGS = {
         "RuleStateEnum": "fleet.tuning.models.STATES",
         "RuleScopeEnum": "fleet.api.rules.SCOPES",
         "OwnRuleScopeEnum": "advisor.conditions.SCOPES",
+        "DeliveryStateEnum": "fleet.notify.models.DELIVERY_STATES",
+        "DeliveryKindEnum": "fleet.notify.models.KINDS",
+        "CommandWhatEnum": "fleet.commands.models.WHAT",
+        "WayEnum": "fleet.notify.decisions.WHATS",
+        "SeverityEnum": "advisor.finding.SEVERITIES",
+        "AlertLabelEnum": "fleet.notify.models.LABELS",
     },
 }
 

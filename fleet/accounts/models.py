@@ -68,6 +68,7 @@ SCOPES: Final[dict[str, str]] = {
     "metrics": "reads /metrics and /metrics/gpus",
     "jobs": "tells of jobs; reads health and placements",
     "findings": "moves advice",
+    "alerts": "acknowledges and silences alerts, and decides where they go",
     "annotations": "tells and deletes annotations",
     "reports": "sends bench runs and profiles",
     "rules": "sets rules and thresholds, and writes own rules",

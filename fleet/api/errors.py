@@ -21,6 +21,8 @@ from fleet.api.problems import CONTENT_TYPE, as_problem, document
 from fleet.commands.asking import AskError
 from fleet.findings.lifecycle import MoveError
 from fleet.jobs.telling import TellJobError
+from fleet.notify.acknowledging import AcknowledgeError
+from fleet.notify.sending import SendError
 from fleet.store.series import StoreError
 from fleet.tuning.changes import NotNowError, TuneError
 from fleet.tuning.own_rules import OwnRuleError
@@ -48,7 +50,7 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(error, StoreError):
         log.error("The store failed a request: %s", error)  # its text may name paths: for the log alone
         error = StoreUnavailable()
-    elif isinstance(error, MoveError | AskError | TellError | TellJobError | NotNowError):
+    elif isinstance(error, MoveError | AskError | TellError | TellJobError | NotNowError | AcknowledgeError | SendError):
         error = Conflict(str(error))
     elif isinstance(error, TuneError):
         error = ValidationError({"detail": str(error)})

@@ -100,3 +100,38 @@ class MayTellJobs(_Writers):
     )
     right = "jobs.change_job"
     scope = "jobs"
+
+
+class MaySilence(_Writers):
+    """Reading is for everyone who is known; silencing needs the right to, and a token that may write."""
+
+    message = _(
+        "This needs the right to add silences (operators have it), and with a token one that was made with --write or --scope alerts."
+    )
+    right = "notify.add_silence"
+    scope = "alerts"
+
+
+class MayRoute(_Writers):
+    """Reading is for everyone who is known; deciding where alerts go needs the right to, and a token that may write."""
+
+    message = _(
+        "This needs the right to change routes (admins have it), and with a token one that was made with --write or --scope alerts."
+    )
+    right = "notify.change_route"
+    scope = "alerts"
+
+
+class MayInhibit(MayRoute):
+    """As MayRoute, for inhibitions."""
+
+    right = "notify.change_inhibition"
+
+
+class MayAcknowledge(MaySilence):
+    """As MaySilence, for acknowledging."""
+
+    message = _(
+        "This needs the right to acknowledge alerts (operators have it), and with a token one that was made with --write or --scope alerts."
+    )
+    right = "notify.add_acknowledgement"

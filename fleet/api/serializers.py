@@ -17,6 +17,7 @@ from fleet.findings.content import Rendered, render
 from fleet.findings.lifecycle import MOVES
 from fleet.findings.models import ADVICE, CONDITIONS, Diagnosis, Finding, Transition
 from fleet.inventory.models import STILL_THERE, Engine, Gpu, Node, Process
+from fleet.notify.models import Acknowledgement
 from wire.metrics import REASONS
 
 STATES = ("ok", "stale", "unknown")
@@ -220,6 +221,23 @@ class RenderedSerializer(serializers.Serializer[Any]):
     sources = serializers.ListField(child=serializers.CharField())
 
 
+class AcknowledgementSerializer(serializers.ModelSerializer[Acknowledgement]):
+    """Somebody looks after an alert."""
+
+    via = serializers.ChoiceField(choices=["page", "api", "link"], read_only=True)
+
+    class Meta:
+        model = Acknowledgement
+        fields = ("by_name", "via", "comment", "at")
+        read_only_fields = fields
+
+
+class AcknowledgeSerializer(AskedSerializer):
+    """What somebody says while acknowledging."""
+
+    comment = serializers.CharField(max_length=300, required=False, allow_blank=True, default="", validators=[plain_text])
+
+
 class FindingSerializer(serializers.ModelSerializer[Finding]):
     """One rule's verdict on one target, from its opening to its end."""
 
@@ -237,14 +255,21 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
         " one; 0 where it becomes no faster.",
     )
     currency = serializers.SerializerMethodField()
+    acknowledged = serializers.SerializerMethodField()
 
     class Meta:
         model = Finding
         fields = (
             "id", "rule", "severity", "scope", "target", "node", "node_name", "gpus", "state", "bottleneck", "confidence",
             "recoverable", "gpus_total", "gpu_hours_a_day", "cost_a_day", "currency", "condition", "advice", "says", "origin",
-            "seen_total", "opened_at", "last_seen_at", "resolved_at", "shadow",
+            "seen_total", "opened_at", "last_seen_at", "resolved_at", "shadow", "acknowledged",
         )  # fmt: skip
+
+    @extend_schema_field(AcknowledgementSerializer(allow_null=True))
+    def get_acknowledged(self, finding: Finding) -> Any:
+        """Who looks after the alert as it is now; null where nobody does, or it grew worse since."""
+        held = [one for one in finding.acknowledgements.all() if one.severity_rank >= finding.severity_rank]
+        return AcknowledgementSerializer(held[0]).data if held else None
 
     def get_gpus(self, finding: Finding) -> list[int]:
         """The ids of the GPUs that it is about."""

@@ -8,6 +8,7 @@ from fleet.api.baselines import BaselineView, PowerFloorsView
 from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
 from fleet.api.commands import CommandViewSet
 from fleet.api.coverage import CoverageView
+from fleet.api.deliveries import DeliveryViewSet, NoiseView
 from fleet.api.job_report import JobReportView
 from fleet.api.jobs import JobViewSet
 from fleet.api.node_health import GPU, NODE, FleetHealthView, GpuHealthView, NodeHealthView
@@ -15,8 +16,10 @@ from fleet.api.own_rules import OwnRuleViewSet
 from fleet.api.placements import PlacementsView
 from fleet.api.planners import PlannersView, PlannerView
 from fleet.api.profiles import ProfileViewSet
+from fleet.api.routes import RouteViewSet
 from fleet.api.rules import RuleChangeViewSet, RuleViewSet
 from fleet.api.schema import DocsView, SchemaView
+from fleet.api.silences import InhibitionViewSet, SilenceViewSet
 from fleet.api.verifications import RecordViewSet, VerificationViewSet
 from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, NothingView, SeriesView, SlashlessView
 
@@ -32,6 +35,10 @@ router.register("annotations", AnnotationViewSet)
 router.register("rules", RuleViewSet, basename="rule")
 router.register("own-rules", OwnRuleViewSet)
 router.register("rule-changes", RuleChangeViewSet)
+router.register("routes", RouteViewSet)
+router.register("silences", SilenceViewSet)
+router.register("inhibitions", InhibitionViewSet)
+router.register("deliveries", DeliveryViewSet)
 router.register("profiles", ProfileViewSet)
 router.register("verifications", VerificationViewSet)
 router.register("verification-records", RecordViewSet, basename="verification-record")
@@ -47,6 +54,7 @@ urlpatterns = [
     path("power-floors/", PowerFloorsView.as_view(), name="power-floors"),
     path("series/", SeriesView.as_view(), name="series"),
     path("coverage/", CoverageView.as_view(), name="coverage"),
+    path("noise/", NoiseView.as_view(), name="noise"),
     path("planners/", PlannersView.as_view(), name="planners-api"),
     path("planners/<slug:id>/", PlannerView.as_view(), name="planner-api"),
     path("schema/", SchemaView.as_view(), name="schema"),

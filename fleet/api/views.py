@@ -10,6 +10,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
@@ -17,11 +18,14 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
 from fleet.api import readings, series
+from fleet.api.alert_fields import WRITES, person
 from fleet.api.asked import StrictQuery
 from fleet.api.filters import FindingFilter, GpuFilter, NodeFilter
-from fleet.api.permissions import MayChangeFindings
+from fleet.api.permissions import MayAcknowledge, MayChangeFindings
 from fleet.api.problems import problem
 from fleet.api.serializers import (
+    AcknowledgementSerializer,
+    AcknowledgeSerializer,
     FindingSerializer,
     GpuSerializer,
     MoveSerializer,
@@ -32,6 +36,7 @@ from fleet.api.serializers import (
 from fleet.findings.lifecycle import advise_transition
 from fleet.findings.models import RANK, Finding, Transition
 from fleet.inventory.models import Gpu, Node
+from fleet.notify.acknowledging import acknowledge, take_back
 
 
 def _count(rows: QuerySet[Any]) -> Coalesce:
@@ -72,7 +77,7 @@ class FindingViewSet(StrictQuery, ReadOnlyModelViewSet[Finding]):
     serializer_class = FindingSerializer
     filterset_class = FindingFilter
     permission_classes = [*ReadOnlyModelViewSet.permission_classes, MayChangeFindings]
-    queryset = Finding.objects.select_related("node").prefetch_related("gpus").order_by(*RANK, "id")
+    queryset = Finding.objects.select_related("node").prefetch_related("gpus", "acknowledgements").order_by(*RANK, "id")
 
     @extend_schema(summary="A finding's history", responses=TransitionSerializer(many=True), filters=False)
     @action(detail=True, pagination_class=None)
@@ -99,6 +104,26 @@ class FindingViewSet(StrictQuery, ReadOnlyModelViewSet[Finding]):
             raise ValidationError({"applied_at": [gettext("That was before the finding opened.")]})
         written = advise_transition(finding, told["after"], user, told["note"], at=at)
         return Response(TransitionSerializer(written).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(
+        summary="Acknowledge an alert",
+        request=AcknowledgeSerializer,
+        responses={201: AcknowledgementSerializer} | problem(409, "The alert does not fire.") | WRITES,
+    )
+    @action(detail=True, methods=["post"], permission_classes=[IsAuthenticated, MayAcknowledge])
+    def acknowledge(self, request: Request, pk: str) -> Response:
+        """Say that somebody looks after the alert: it neither repeats nor escalates until it grows worse. Twice is once."""
+        asked = AcknowledgeSerializer(data=request.data)
+        asked.is_valid(raise_exception=True)
+        row = acknowledge(self.get_object(), via="api", by=person(request), comment=asked.validated_data["comment"])
+        return Response(AcknowledgementSerializer(row).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(summary="Take an acknowledgement back", request=None, responses={204: None} | WRITES)
+    @acknowledge.mapping.delete
+    def unacknowledge(self, request: Request, pk: str) -> Response:
+        """Nobody looks after the alert any more: it repeats and escalates again."""
+        take_back(self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
     def get_queryset(self) -> QuerySet[Finding]:
         """All, for one that is asked for by its id; a list leaves out those in shadow unless `shadow` says."""

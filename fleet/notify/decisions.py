@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from advisor.finding import SEVERITIES
 from fleet.notify import hours
@@ -13,6 +13,7 @@ from fleet.notify.models import Route
 from fleet.notify.sayings import Saying, said
 
 What: TypeAlias = Literal["told", "muted", "not_taken"]
+WHATS: Final = get_args(What)
 GROUPED_BY: Final = ("rule", "severity")
 """What alerts of a message have in common where a route does not say."""
 

@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import BooleanField, Case, F, Q, Value, When, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from fleet.notify import deliver
 from fleet.notify.message import message
@@ -100,3 +101,17 @@ def _note(delivery: Delivery, state: str, **result: object) -> str:
             return ""
         Delivery.objects.filter(lead=delivery.pk).update(state=state, attempts=delivery.attempts, **result)
     return state
+
+
+class SendError(Exception):
+    """It cannot be sent again; the message says why."""
+
+
+def again(delivery: Delivery) -> None:
+    """Let a dead letter be tried anew, with all its attempts, and those whom its message tells of with it. SendError when it is not dead."""
+    fresh = {"state": "pending", "attempts": 0, "next_try_at": timezone.now(), "queued_at": None, "error": ""}
+    with transaction.atomic():
+        lead = delivery.lead_id or delivery.pk
+        if not Delivery.objects.filter(pk=lead, state="dead", lead=None).update(**fresh):
+            raise SendError(gettext("The delivery is not dead; there is nothing to send again."))
+        Delivery.objects.filter(lead=lead).update(**fresh)

@@ -21,9 +21,11 @@ from fleet.commands.asking import ask
 from fleet.findings.lifecycle import Place, report
 from fleet.jobs.telling import Told
 from fleet.jobs.telling import tell as tell_jobs
+from fleet.notify.models import Route
 from fleet.profiles.keep import keep as keep_profile
 from fleet.tuning.changes import save_own, set_state
 from fleet.tuning.models import RuleChange
+from tests.fleet.api.alerting import RULES, alerting
 from tests.fleet.api.test_verifications import verified
 from tests.fleet.benches.reports import report_of
 from tests.fleet.profiles import reports as profile_reports
@@ -59,9 +61,11 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
     schema = json.loads(alice.get("/api/v1/schema/?format=json").content)
     alice_herself = User.objects.get(username="alice")
     wanted = ("add_command", "add_benchrun", "change_annotation", "add_rulechange", "add_jobprofile", "change_job")
-    alice_herself.user_permissions.add(*Permission.objects.filter(codename__in=wanted))
+    alerting_rights = ("add_silence", "change_route", "change_inhibition", "add_acknowledgement")
+    alice_herself.user_permissions.add(*Permission.objects.filter(codename__in=(*wanted, *alerting_rights)))
     run = keep(decode(report_of(home, at=1.79e9)), home, timezone.now()).run
     profile = keep_profile(profile_reports.report(home, at=1.79e9), home, timezone.now()).profile
+    alerts = alerting(row)
     (noted,), _ = tell([NOTED | {"at": None, "until": None}], alice_herself)
     (job,) = tell_jobs([Told(cluster="west", job_id="1", started_at=timezone.now())], timezone.now())
     set_state("memory-nearly-full", "shadow", alice_herself)
@@ -71,6 +75,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/api/v1/nodes/": home.pk,
         "/api/v1/gpus/": card.pk,
         "/api/v1/findings/": row.pk,
+        **{f"/api/v1/{name}/": pk for name, pk in alerts.items()},
         "/api/v1/bench-runs/": run.pk,
         "/api/v1/profiles/": profile.pk,
         "/api/v1/verifications/": verified(row).pk,
@@ -95,6 +100,21 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/rules/memory-nearly-full/": {"state": "on"},
         "/own-rules/": {"slug": "site-made", **own},
         "/own-rules/site-x/": own,
+        "/test/": {},
+        "/end/": {},
+        "/send-again/": {},
+        "/dry-run/": {"labels": {"severity": ["critical"]}},
+        "/acknowledge/": {"comment": "Mine"},
+        "/routes/": {"name": "new", "url": "json://127.0.0.1:9/"},
+        f"/routes/{alerts['routes']}/": {"enabled": False},
+        "/silences/": {
+            "matchers": RULES,
+            "ends_at": "2090-01-01T00:00:00Z",
+            "starts_at": "2089-12-31T00:00:00Z",
+            "comment": "Later",
+        },
+        "/inhibitions/": {"name": "new", "source": RULES, "target": RULES},
+        f"/inhibitions/{alerts['inhibitions']}/": {"enabled": False},
     }
     asked = 0
 
@@ -108,12 +128,13 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         for method in operations:
             if "{slug}" in path:
                 save_own("site-x", own, alice_herself)  # the one before may have deleted it
+            Route.objects.get_or_create(pk=alerts["routes"], defaults={"name": "again", "url": "json://127.0.0.1:9/"})
             body = None if method in ("get", "delete") else next(body for end, body in bodies.items() if real.endswith(end))
             answer = getattr(alice, method)(real, body, format=None if body is None else "json")
             assert str(answer.status_code) in operations[method]["responses"], f"{method} {real}"
             assert answer.status_code < 300
             asked += 1
-    assert asked == 54
+    assert asked == 76
 
 
 def test_it_says_how_to_sign_in() -> None:
