@@ -74,7 +74,7 @@ RULE = Rule(
     verify=_("The next five intervals are within a quarter of the optimum, and a failure loses one interval at most."),
     sources=(
         "doi.org/10.1016/j.future.2004.11.016 (Daly)",
-        "arxiv.org/abs/2407.21783 (419 interruptions in 54 days on 16,384 GPUs)",
+        _("arxiv.org/abs/2407.21783 (419 interruptions in 54 days on 16,384 GPUs)"),
         "planner checkpoint-interval",
     ),
 )

@@ -66,5 +66,5 @@ RULE = Rule(
     risk=_("The batch becomes that of each GPU times the ranks: divide it, or rescale the learning rate."),
     rollback=_("Start the script with python again and wrap the model in DataParallel."),
     verify=_("One process a GPU, memory of the GPUs within 5 % of each other, and samples per second up by at least 20 %."),
-    sources=("docs.pytorch.org/docs/stable/notes/cuda.html (use DistributedDataParallel instead of DataParallel)",),
+    sources=(_("docs.pytorch.org/docs/stable/notes/cuda.html (use DistributedDataParallel instead of DataParallel)"),),
 )

@@ -96,7 +96,7 @@ RULE = Rule(
         ),
     ),
     sources=(
-        "docs.vllm.ai: Optimization and Tuning (preemption)",
+        _("docs.vllm.ai: Optimization and Tuning (preemption)"),
         "docs.sglang.ai: hyperparameter tuning",
         "planner inference-memory",
     ),

@@ -60,5 +60,5 @@ RULE = Rule(
     verify=_(
         "The clock varies by less than 2 %, and the ratio of the slowest requests to the median falls by a fifth over 24 hours."
     ),
-    sources=("docs.nvidia.com/deploy/driver-persistence/", "nvidia-smi manual: --lock-gpu-clocks"),
+    sources=("docs.nvidia.com/deploy/driver-persistence/", _("nvidia-smi manual: --lock-gpu-clocks")),
 )

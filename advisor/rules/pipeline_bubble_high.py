@@ -62,5 +62,5 @@ RULE = Rule(
     verify=_(
         "The idle share of the stages is within five points of the formula's new value, and tokens per second rise with it."
     ),
-    sources=("arxiv.org/abs/2104.04473 (pipeline schedules)", "planner batch"),
+    sources=(_("arxiv.org/abs/2104.04473 (pipeline schedules)"), "planner batch"),
 )

@@ -87,5 +87,5 @@ RULE = Rule(
             _("The first token is in time for 24 hours at the same load, and so is the time between tokens."),
         ),
     ),
-    sources=("docs.vllm.ai: Optimization and Tuning (chunked prefill)", "docs.vllm.ai: automatic prefix caching"),
+    sources=(_("docs.vllm.ai: Optimization and Tuning (chunked prefill)"), "docs.vllm.ai: automatic prefix caching"),
 )

@@ -56,7 +56,7 @@ RULE = Rule(
     rollback=_("Put the node back into service, and remove the taint."),
     verify=_("No abnormal end with the same GPUs for thirty days after its return."),
     sources=(
-        "arxiv.org/abs/2407.21783 (more than half of a large training's interruptions come from GPUs)",
+        _("arxiv.org/abs/2407.21783 (more than half of a large training's interruptions come from GPUs)"),
         "https://docs.nvidia.com/deploy/xid-errors/",
     ),
 )

@@ -50,7 +50,7 @@ RULE = Rule(
         "The first requests of the next five starts take at most {first_requests_ratio_clears:.1f} times as long as the others."
     ),
     sources=(
-        "docs.vllm.ai: torch.compile integration (cache)",
+        _("docs.vllm.ai: torch.compile integration (cache)"),
         "docs.nvidia.com/deeplearning/triton-inference-server/user-guide: model warmup",
     ),
 )

@@ -72,5 +72,5 @@ RULE = Rule(
     risk=_("Rolling back loses what the new release brought."),
     rollback=_("Roll forward again."),
     verify=_("Latency within {latency_ratio_clears:.2f} of its baseline for 24 hours at the same load."),
-    sources=("the service's own last days",),
+    sources=(_("the service's own last days"),),
 )

@@ -102,5 +102,5 @@ RULE = Rule(
     risk=_("None."),
     rollback=_("Nothing to roll back; where the change is wanted, the baseline follows after ten runs."),
     verify=_("The median step time within {step_time_ratio_clears:.2f} of its baseline over 200 steps."),
-    sources=("the job's own earlier runs",),
+    sources=(_("the job's own earlier runs"),),
 )

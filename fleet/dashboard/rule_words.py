@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fleet.dashboard import words
 from fleet.dashboard.templatetags.units import reading
+from fleet.dashboard.threshold_words import threshold_label
 
 STATE: Final = {
     "on": pgettext_lazy("rule state", "on"),
@@ -40,15 +41,18 @@ MATCHER: Final = {
     "job_family": _("job family"),
     "job": _("jobs"),
 }
-CONDITION: Final = {"opens": _("Opens when"), "clears": _("Clears when"), "unless": _("Never while")}
-THRESHOLD: Final = {
-    "children_per_core": _("Helper processes for each core"),
-    "cpu_busy_share": _("Busy CPU cores, of all"),
-    "fp32_over_tensor": _("FP32 activity against that of the tensor cores"),
-    "iowait_per_reader": _("Waiting for disks, for each reader"),
-    "power_limit_ratio_least": _("Power limit, of the default"),
+FIELD: Final = {
+    "scope": _("Scope"),
+    "severity": _("Severity"),
+    "group": _("Group"),
+    "opens": _("Opens when"),
+    "clears": _("Clears when"),
+    "title": _("Title"),
+    "summary": _("Summary"),
+    "change": _("What to do"),
 }
-"""What thresholds are about where it is no feature."""
+"""The fields of a rule of the site's own, as its form has them."""
+CONDITION: Final = {"opens": _("Opens when"), "clears": _("Clears when"), "unless": _("Never while")}
 UNIT: Final = {
     "banks": pgettext_lazy("unit", "banks"),
     "bytes": pgettext_lazy("unit", "bytes"),
@@ -98,20 +102,6 @@ UNIT: Final = {
     "versions": pgettext_lazy("unit", "versions"),
     "watts": "W",
 }
-ROLE: Final = {"opens": pgettext_lazy("threshold", "opens"), "clears": pgettext_lazy("threshold", "clears")}
-
-
-def role_of(threshold: str) -> tuple[str, str]:
-    """What a threshold is about, as a feature's name, and its part in it: `share_data_opens` is `share_data` and opens."""
-    match = re.fullmatch(r"(.+)_(opens|clears)(_\w+)?", threshold)
-    return (f"{match[1]}{match[3] or ''}", match[2]) if match else (threshold, "")
-
-
-def threshold_label(threshold: str) -> str:
-    """A threshold in words: `Time lost waiting for data, opens`."""
-    feature, role = role_of(threshold)
-    label = words.word(THRESHOLD, feature) if feature in THRESHOLD else words.evidence(feature)
-    return gettext("{label}, {role}").format(label=label, role=ROLE[role]) if role else label
 
 
 def outline(text: str, values: Mapping[str, float] = MappingProxyType({})) -> str:
@@ -132,13 +122,15 @@ def change_said(what: str, before: dict[str, Any] | None, after: dict[str, Any] 
         one = after or before or {}
         values = [f"{part['value']:,.6g}" if part else gettext("default") for part in (before, after)]
         where = one.get("pattern") or str(MATCHER["site"])
-        return f"{one.get('threshold', '')} ({where}): {values[0]} → {values[1]}"
+        return gettext("{what} ({where}): {before} → {after}").format(
+            what=threshold_label(one.get("threshold", "")), where=where, before=values[0], after=values[1]
+        )
     if before is None:
         return gettext("written")
     if after is None:
         return gettext("removed")
     changed = [name for name in after if before.get(name) != after[name]]
-    return gettext("changed: {names}").format(names=", ".join(changed))
+    return gettext("changed: {names}").format(names=", ".join(words.word(FIELD, name) for name in changed))
 
 
 def written(value: float, unit: str) -> str:

@@ -4,8 +4,8 @@ import re
 from typing import Final
 
 from django.utils.text import capfirst
+from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
 
 from fleet.findings.words import ABSENT_TOO as ABSENT_TOO
 from fleet.findings.words import ADVICE as ADVICE
@@ -181,16 +181,22 @@ RECOVERY: Final = {
     "6": _("reset the bus"),
     "7": _("reboot the system"),
 }
+SOURCE: Final = {
+    r"recordings (?P<one>\S+) and (?P<other>\S+)": _("recordings {one} and {other}"),
+    r"recording (?P<one>\S+)": _("recording {one}"),
+    r"planner (?P<name>\S+)": _("planner {name}"),
+}
+"""Sources of ours, by what they look like."""
 YES: Final = _("yes")
 NO: Final = _("no")
 
 
 def source(text: str) -> str:
-    """A source as a reader sees it: a recording's name stays, the words around it are of the reader's language."""
-    both, one = _("recordings {one} and {other}"), _("recording {one}")
-    if match := re.fullmatch(r"recordings (\S+) and (\S+)", text):
-        return str(both).replace("{one}", match[1]).replace("{other}", match[2])
-    return str(one).replace("{one}", text.removeprefix("recording ")) if text.startswith("recording ") else text
+    """A source as a reader sees it: names of recordings, planners and documents stay, the words around them are of the reader's language."""
+    for pattern, said in SOURCE.items():
+        if match := re.fullmatch(pattern, text):
+            return str(said).format(**match.groupdict())
+    return gettext(text) if text else ""
 
 
 def first_upper(text: str) -> str:

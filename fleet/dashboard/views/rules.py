@@ -18,6 +18,7 @@ from fleet.accounts.models import User
 from fleet.accounts.plain_text import is_plain
 from fleet.dashboard import rule_words, words
 from fleet.dashboard.listing import line
+from fleet.dashboard.threshold_words import threshold_label
 from fleet.dashboard.trials import shown
 from fleet.findings import catalogue
 from fleet.findings.catalogue import Entry
@@ -82,7 +83,7 @@ def rule(request: HttpRequest, rule_id: str) -> HttpResponse:
             "overrides": [
                 {
                     "row": row,
-                    "label": rule_words.threshold_label(row.threshold),
+                    "label": threshold_label(row.threshold),
                     "where": row.pattern or words.word(rule_words.MATCHER, "site"),
                     "matcher": words.word(rule_words.MATCHER, row.matcher),
                     "value": rule_words.written(row.value, _unit(entry.rule, row.threshold)),
@@ -196,7 +197,7 @@ def _said(entry: Entry, overrides: list[Override]) -> dict[str, Any]:
         "thresholds": [
             {
                 "name": threshold.name,
-                "label": rule_words.threshold_label(threshold.name),
+                "label": threshold_label(threshold.name),
                 "default": rule_words.written(threshold.default, threshold.unit),
                 "low": f"{threshold.low:.12g}",
                 "high": f"{threshold.high:.12g}",
