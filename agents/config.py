@@ -38,6 +38,8 @@ OTHERS: Final = {
 COMMANDS: Final = ("pause_profiling", "release")
 """What can be asked of a running agent, on the node or, where `allow_commands` names it, by the server."""
 LISTEN_PORT: Final = 9401
+_ = str
+"""Marks a text for translation: the command line says it in the reader's language."""
 _LISTEN: Final = re.compile(r"(?:(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^\[\]:]*)):)?(?P<port>[0-9]{1,5})")
 _MAX_BYTES: Final = 1_000_000  # of a file of settings or tokens
 _TOKEN_MAX: Final = 1024
@@ -62,30 +64,30 @@ def _about(description: str, metavar: str = "", **bounds: Any) -> Meta:
 class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of the agent."""
 
-    server: Annotated[str | None, _about("The server's agent socket: `wss://fettle.example/ws/agent/`; ws:// without TLS.", "URL")] = None
-    token_file: Annotated[Path | None, _about("File with this node's token.", "FILE")] = None
-    tokens: Annotated[Path | None, _about("With `replay`: JSON file of node names and their tokens.", "FILE")] = None
-    node: Annotated[str, _about("The node's name. Default: the host's name.", "NAME")] = ""
-    spool: Annotated[Path | None, _about("Folder that keeps what the server has not stored yet. Unset: memory, lost when the agent ends.", "DIR")] = None
-    spool_max_mb: Annotated[int, _about("The spool's bound in MB of 1,000,000 bytes each.", "N", ge=1, le=1_000_000)] = 64
-    wire: Annotated[Literal["msgpack", "json"], _about("`json` sends text frames, for debugging.")] = "msgpack"
-    replay: Annotated[tuple[Path, ...], _about("Play recordings (files or folders) as nodes.", "PATH")] = ()
-    gpus: Annotated[Annotated[int, Meta(ge=1, le=64)] | None, _about("With `replay`: GPUs of each node, filled by copies.", "N")] = None
-    speed: Annotated[float, _about("With `replay`: seconds of recording a second.", "X", gt=0, le=1000)] = 1.0
-    proc: Annotated[Path, _about("Where the node's /proc is, for containers that mount it elsewhere.", "DIR")] = Path("/proc")
-    sys: Annotated[Path, _about("Where the node's /sys is.", "DIR")] = Path("/sys")
-    kernel_log: Annotated[Path, _about("The kernel's log; where it may not be read, journalctl is asked.", "FILE")] = Path("/dev/kmsg")
-    report_socket: Annotated[Path | None, _about("Where training scripts report their steps. Default: /run/fettle/report.sock, or the same below XDG_RUNTIME_DIR.", "FILE")] = None
-    pod_resources: Annotated[Path | None, _about("The kubelet's pod-resources socket, which tells the pods of the GPUs. Default: `/var/lib/kubelet/pod-resources/kubelet.sock`, where it is.", "FILE")] = None
-    kubernetes_cluster: Annotated[str, _about("What jobs of this node's Kubernetes are listed under.", "NAME", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] = "kubernetes"
-    source: Annotated[Literal["nvml", "dcgm"], _about("Who tells of the GPUs; `dcgm`: the endpoints of `dcgm`.")] = "nvml"
-    dcgm: Annotated[tuple[str, ...], _about("This node's dcgm-exporters, for `source` dcgm: `http://127.0.0.1:9400/metrics`.", "URL")] = ()
-    engines: Annotated[tuple[str, ...], _about("Serving engines to ask, each KIND=URL: `vllm=http://127.0.0.1:8000`.", "KIND=URL")] = ()
-    find_engines: Annotated[bool, _about("Ask those engines too whose command line tells where they serve.")] = True
-    listen: Annotated[str | None, _about(f"Serve /metrics and /healthz at HOST:PORT, as `127.0.0.1:{LISTEN_PORT}`; a port alone means loopback. Unset: not at all.", "HOST:PORT")] = None
-    otlp: Annotated[str | None, _about("Send metrics every 10 s by OTLP/HTTP, in JSON or protobuf: `http://127.0.0.1:4318`. Unset: not at all.", "URL")] = None
-    run_dir: Annotated[Path | None, _about("Folder of the lock and the control socket. Default: /run/fettle, or fettle below XDG_RUNTIME_DIR, or the spool.", "DIR")] = None
-    allow_commands: Annotated[tuple[Literal["pause_profiling", "release"], ...], _about("Commands that the server may give: `pause_profiling`, `release`. Default: none.", "NAME")] = ()
+    server: Annotated[str | None, _about(_("The server's agent socket: `wss://fettle.example/ws/agent/`; ws:// without TLS."), "URL")] = None
+    token_file: Annotated[Path | None, _about(_("File with this node's token."), "FILE")] = None
+    tokens: Annotated[Path | None, _about(_("With `replay`: JSON file of node names and their tokens."), "FILE")] = None
+    node: Annotated[str, _about(_("The node's name. Default: the host's name."), "NAME")] = ""
+    spool: Annotated[Path | None, _about(_("Folder that keeps what the server has not stored yet. Unset: memory, lost when the agent ends."), "DIR")] = None
+    spool_max_mb: Annotated[int, _about(_("The spool's bound in MB of 1,000,000 bytes each."), "N", ge=1, le=1_000_000)] = 64
+    wire: Annotated[Literal["msgpack", "json"], _about(_("`json` sends text frames, for debugging."))] = "msgpack"
+    replay: Annotated[tuple[Path, ...], _about(_("Play recordings (files or folders) as nodes."), "PATH")] = ()
+    gpus: Annotated[Annotated[int, Meta(ge=1, le=64)] | None, _about(_("With `replay`: GPUs of each node, filled by copies."), "N")] = None
+    speed: Annotated[float, _about(_("With `replay`: seconds of recording a second."), "X", gt=0, le=1000)] = 1.0
+    proc: Annotated[Path, _about(_("Where the node's /proc is, for containers that mount it elsewhere."), "DIR")] = Path("/proc")
+    sys: Annotated[Path, _about(_("Where the node's /sys is."), "DIR")] = Path("/sys")
+    kernel_log: Annotated[Path, _about(_("The kernel's log; where it may not be read, journalctl is asked."), "FILE")] = Path("/dev/kmsg")
+    report_socket: Annotated[Path | None, _about(_("Where training scripts report their steps. Default: /run/fettle/report.sock, or the same below XDG_RUNTIME_DIR."), "FILE")] = None
+    pod_resources: Annotated[Path | None, _about(_("The kubelet's pod-resources socket, which tells the pods of the GPUs. Default: `/var/lib/kubelet/pod-resources/kubelet.sock`, where it is."), "FILE")] = None
+    kubernetes_cluster: Annotated[str, _about(_("What jobs of this node's Kubernetes are listed under."), "NAME", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] = "kubernetes"
+    source: Annotated[Literal["nvml", "dcgm"], _about(_("Who tells of the GPUs; `dcgm`: the endpoints of `dcgm`."))] = "nvml"
+    dcgm: Annotated[tuple[str, ...], _about(_("This node's dcgm-exporters, for `source` dcgm: `http://127.0.0.1:9400/metrics`."), "URL")] = ()
+    engines: Annotated[tuple[str, ...], _about(_("Serving engines to ask, each KIND=URL: `vllm=http://127.0.0.1:8000`."), "KIND=URL")] = ()
+    find_engines: Annotated[bool, _about(_("Ask those engines too whose command line tells where they serve."))] = True
+    listen: Annotated[str | None, _about(_("Serve /metrics and /healthz at HOST:PORT, as `127.0.0.1:9401`; a port alone means loopback. Unset: not at all."), "HOST:PORT")] = None
+    otlp: Annotated[str | None, _about(_("Send metrics every 10 s by OTLP/HTTP, in JSON or protobuf: `http://127.0.0.1:4318`. Unset: not at all."), "URL")] = None
+    run_dir: Annotated[Path | None, _about(_("Folder of the lock and the control socket. Default: /run/fettle, or fettle below XDG_RUNTIME_DIR, or the spool."), "DIR")] = None
+    allow_commands: Annotated[tuple[Literal["pause_profiling", "release"], ...], _about(_("Commands that the server may give: `pause_profiling`, `release`. Default: none."), "NAME")] = ()
 
     def token(self, node: str) -> str:
         """The token of `node`; ConfigError where none is given."""

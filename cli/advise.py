@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.language import _, left, sentence, width, word
+from cli.language import _, gettext_noop, left, sentence, width, word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from advisor.finding import Evidence, Finding
     from advisor.recorded import Judgement
 
-HELP = "Say what limits a recorded program and what to change."
+HELP = gettext_noop("Say what limits a recorded program and what to change.")
 
 CURRENCY = "USD"
 MAX_CURRENCY = 12
@@ -26,20 +26,20 @@ _KIND_COLUMNS = 9
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add this verb's arguments."""
-    parser.add_argument("file", metavar="FILE", type=Path, help="a recording: gzipped or plain JSON lines")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    parser.add_argument("file", metavar="FILE", type=Path, help=_("a recording: gzipped or plain JSON lines"))
+    parser.add_argument("--json", action="store_true", help=_("print one JSON object instead of text"))
     parser.add_argument(
         "--patience",
         metavar="SECONDS",
         type=_seconds,
         default=2.0,
-        help="warm-up after the first sustained GPU activity that is not judged (default 2)",
+        help=_("warm-up after the first sustained GPU activity that is not judged (default 2)"),
     )
     parser.add_argument(
         "--profile",
         metavar="TRACE",
         type=Path,
-        help="a trace of the same program by torch.profiler or Nsight Systems: its evidence joins that of the recording",
+        help=_("a trace of the same program by torch.profiler or Nsight Systems: its evidence joins that of the recording"),
     )
     price_arguments(parser)
 
@@ -47,10 +47,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def price_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what an hour of a GPU costs, for every verb that says what findings cost."""
     parser.add_argument(
-        "--price", metavar="PRICE", type=_price, help="what an hour of one GPU costs: findings say what they cost a day"
+        "--price", metavar="PRICE", type=_price, help=_("what an hour of one GPU costs: findings say what they cost a day")
     )
     parser.add_argument(
-        "--currency", metavar="WORD", type=_currency, default=CURRENCY, help=f"the price's currency (default {CURRENCY})"
+        "--currency",
+        metavar="WORD",
+        type=_currency,
+        default=CURRENCY,
+        help=_("the price's currency (default {currency})").format(currency=CURRENCY),
     )
 
 
@@ -61,7 +65,9 @@ def _price(text: str) -> float:
         value = -1.0
     if value and not LEAST_PRICE <= value <= MOST_PRICE:
         raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is not a price of 0, or from {LEAST_PRICE:g} to {MOST_PRICE:,.0f} an hour"
+            _("{text} is not a price of 0, or from {least:g} to {most:,.0f} an hour").format(
+                text=repr(text[:40]), least=LEAST_PRICE, most=MOST_PRICE
+            )
         )
     return value
 
@@ -69,7 +75,9 @@ def _price(text: str) -> float:
 def _currency(text: str) -> str:
     if not 1 <= len(text.strip()) <= MAX_CURRENCY or not text.isprintable():
         raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is not a currency: write 1 to {MAX_CURRENCY} characters, such as USD or €"
+            _("{text} is not a currency: write 1 to {most} characters, such as USD or €").format(
+                text=repr(text[:40]), most=MAX_CURRENCY
+            )
         )
     return text.strip()
 
@@ -80,7 +88,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to 86400")
+        raise argparse.ArgumentTypeError(_("{text} is not a number of seconds from 0 to 86400").format(text=repr(text)))
     return value
 
 

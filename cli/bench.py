@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cli.language import _, gettext_noop, left, right, width
 from cli.unknown import parsed
 
 if TYPE_CHECKING:
     from agents.config import AgentConfig
     from wire.bench import BenchGpu, BenchReport, Score
 
-HELP = "Measure what this node's GPUs and disk reach: products, memory, copies, all-reduce, reads. Needs torch on the node."
+HELP = gettext_noop(
+    "Measure what this node's GPUs and disk reach: products, memory, copies, all-reduce, reads. Needs torch on the node."
+)
 
 _INTERRUPTED = 130
 _KINDS = ("matmul", "memory", "host", "peer", "all_reduce", "disk")
@@ -22,33 +25,48 @@ _KINDS = ("matmul", "memory", "host", "peer", "all_reduce", "disk")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add this verb's arguments."""
-    parser.epilog = "Exit codes: 0 measured; 1 nothing has a score, or the server did not take it; 2 refused, with a sentence; 130 interrupted."
-    parser.add_argument("--quick", action="store_true", help="a minute at most for one or two GPUs: fewer repetitions and sizes")
-    parser.add_argument("--only", nargs="+", choices=_KINDS, default=(), metavar="KIND", help=f"only these: {', '.join(_KINDS)}")
-    parser.add_argument("--gpus", metavar="LIST", help="GPUs by index or UUID, as 0,1 (CUDA_VISIBLE_DEVICES, or all)")
-    parser.add_argument("--disk", type=Path, metavar="DIR", help="read a file in this folder too, by direct I/O")
+    parser.epilog = _(
+        "Exit codes: 0 measured; 1 nothing has a score, or the server did not take it; 2 refused, with a sentence; 130 interrupted."
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help=_("a minute at most for one or two GPUs: fewer repetitions and sizes")
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=_KINDS,
+        default=(),
+        metavar="KIND",
+        help=_("only these: {kinds}").format(kinds=", ".join(_KINDS)),
+    )
+    parser.add_argument("--gpus", metavar="LIST", help=_("GPUs by index or UUID, as 0,1 (CUDA_VISIBLE_DEVICES, or all)"))
+    parser.add_argument("--disk", type=Path, metavar="DIR", help=_("read a file in this folder too, by direct I/O"))
     parser.add_argument(
         "--settle-s",
         type=float,
         metavar="S",
-        help="load the GPUs until temperatures change by less than 0.5 C a minute, so long at most (240, with --quick 5); 0: not at all",
+        help=_(
+            "load the GPUs until temperatures change by less than 0.5 C a minute, so long at most (240, with --quick 5); 0: not at all"
+        ),
     )
     parser.add_argument(
-        "--beside-others", action="store_true", help="measure while other processes hold the GPUs; the result is marked"
+        "--beside-others", action="store_true", help=_("measure while other processes hold the GPUs; the result is marked")
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there too")
-    parser.add_argument("--from-json", type=Path, metavar="FILE", help="measure nothing: read a report that was written before")
+    parser.add_argument("--json", type=Path, metavar="FILE", help=_("write the report there too"))
+    parser.add_argument(
+        "--from-json", type=Path, metavar="FILE", help=_("measure nothing: read a report that was written before")
+    )
     parser.add_argument(
         "--send",
         action=argparse.BooleanOptionalAction,
-        help="tell the server (what happens where one is set, but for --from-json)",
+        help=_("tell the server (what happens where one is set, but for --from-json)"),
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the agent's settings: /etc/fettle/agent.toml")
-    parser.add_argument("--server", metavar="URL", help="the server's agent socket: wss://fettle.example/ws/agent/")
+    parser.add_argument("--config", type=Path, metavar="FILE", help=_("the agent's settings: /etc/fettle/agent.toml"))
+    parser.add_argument("--server", metavar="URL", help=_("the server's agent socket: wss://fettle.example/ws/agent/"))
     parser.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="file with this node's token, or with an API token that may write"
+        "--token-file", type=Path, metavar="FILE", help=_("file with this node's token, or with an API token that may write")
     )
-    parser.add_argument("--node", metavar="NAME", help="the node's name (the host's name)")
+    parser.add_argument("--node", metavar="NAME", help=_("the node's name (the host's name)"))
 
 
 def main(words: list[str], program: str) -> int:
@@ -66,7 +84,7 @@ def call(options: argparse.Namespace) -> int:
     try:
         settings = _settings(options)
         if options.send and settings.server is None:
-            raise BenchRefusedError("no server is set: give --server, or --config with the agent's settings.")
+            raise BenchRefusedError(_("no server is set: give --server, or --config with the agent's settings."))
         report = _read(options.from_json) if options.from_json is not None else _measured(options, settings)
     except (config.ConfigError, BenchRefusedError, BenchError) as error:
         print(printable(f"fettle bench: {error}"), file=sys.stderr)
@@ -95,11 +113,15 @@ def _measured(options: argparse.Namespace, settings: "AgentConfig") -> "BenchRep
     if options.gpus is not None:
         check(options.gpus)
     if options.settle_s is not None and not 0 <= options.settle_s <= 3600:
-        raise BenchRefusedError(f"--settle-s {options.settle_s:g} is outside 0 to 3600.")
+        raise BenchRefusedError(
+            _("{flag} {value} is outside {low} to {high}.").format(
+                flag="--settle-s", value=f"{options.settle_s:g}", low=0, high=3600
+            )
+        )
     if "disk" in options.only and options.disk is None:
-        raise BenchRefusedError("--only disk needs --disk DIR: the folder whose disk is to be read.")
+        raise BenchRefusedError(_("--only disk needs --disk DIR: the folder whose disk is to be read."))
     if options.json is not None and not options.json.absolute().parent.is_dir():
-        raise BenchRefusedError(f"{options.json} cannot be written: there is no such folder.")
+        raise BenchRefusedError(_("{file} cannot be written: there is no such folder.").format(file=options.json))
     run = Run(
         Settings(
             node=settings.node,
@@ -132,9 +154,9 @@ def _read(file: Path) -> "BenchReport":
         with file.open("rb") as opened:
             return decode(opened.read(MAX_BYTES + 1))
     except OSError as error:
-        raise BenchError(f"{file} cannot be read: {error.strerror or error}.") from None
+        raise BenchError(_("{file} cannot be read: {why}.").format(file=file, why=error.strerror or error)) from None
     except BenchError as error:
-        raise BenchError(f"{file} is no report of fettle bench: {error}.") from None
+        raise BenchError(_("{file} is no report of fettle bench: {why}.").format(file=file, why=error)) from None
 
 
 def _write(file: Path, report: "BenchReport") -> int:
@@ -143,7 +165,8 @@ def _write(file: Path, report: "BenchReport") -> int:
     try:
         file.write_bytes(encode(report))
     except OSError as error:
-        print(f"fettle bench: {file} cannot be written: {error.strerror or error}.", file=sys.stderr)
+        says = _("{file} cannot be written: {why}.").format(file=file, why=error.strerror or error)
+        print(f"fettle bench: {says}", file=sys.stderr)
         return 1
     return 0
 
@@ -154,9 +177,9 @@ def _send(report: "BenchReport", settings: "AgentConfig") -> int:
     from wire.terminal import printable
 
     try:
-        print(f"Sent to the server: {send(report, settings)}.", file=sys.stderr)
+        print(_("Sent to the server: {answer}.").format(answer=send(report, settings)), file=sys.stderr)
     except SendError as error:
-        print(printable(f"fettle bench: not sent: {error}"), file=sys.stderr)
+        print(printable("fettle bench: " + _("not sent: {why}").format(why=error)), file=sys.stderr)
         return 1
     return 0
 
@@ -172,20 +195,21 @@ def _print(told: Iterable[str]) -> None:
 
 def lines(report: "BenchReport") -> list[str]:
     """The report as text: the state it was measured in, a table for each GPU and the node, and what has no score."""
-    told = [f"{report.node}: {report.protocol} run of {report.seconds:.0f} s", _versions(report)]
+    says = _("{node}: quick run of {seconds:.0f} s") if report.protocol == "quick" else _("{node}: full run of {seconds:.0f} s")
+    told = [says.format(node=report.node, seconds=report.seconds), _versions(report)]
     if report.interrupted:
-        told.append("Interrupted: what was measured until then.")
+        told.append(_("Interrupted: what was measured until then."))
     if report.shared:
-        told.append("Other processes held the GPUs: no GPU is judged by this run.")
+        told.append(_("Other processes held the GPUs: no GPU is judged by this run."))
     for gpu in report.gpus:
         told += ["", _head(gpu), *_table([one for one in report.scores if one.gpu == gpu.uuid], gpu)]
     of_node = [one for one in report.scores if not one.gpu]
     if of_node:
-        told += ["", "Node", *_table(of_node, None)]
+        told += ["", _("Node"), *_table(of_node, None)]
     index = {gpu.uuid: f"GPU {gpu.index}, " for gpu in report.gpus}
     if report.missing:
-        told += ["", "Without a score:"]
-        told += [f"  {index.get(one.gpu, '')}{one.name}: {one.reason}" for one in report.missing]
+        told += ["", _("Without a score:")]
+        told += [f"  {index.get(one.gpu, '')}{one.name}: {_(one.reason)}" for one in report.missing]
     return told
 
 
@@ -197,19 +221,24 @@ def _versions(report: "BenchReport") -> str:
 def _head(gpu: "BenchGpu") -> str:
     parts = [f"GPU {gpu.index} {gpu.model}"]
     if gpu.power_limit_w is not None:
-        parts.append(f"power limit {gpu.power_limit_w:.0f} W")
+        parts.append(_("power limit {watts:.0f} W").format(watts=gpu.power_limit_w))
     if gpu.sm_clock_set_mhz is not None and gpu.sm_clock_max_mhz is not None and gpu.sm_clock_set_mhz < gpu.sm_clock_max_mhz:
-        parts.append(f"clocks set to {gpu.sm_clock_set_mhz:.0f} of {gpu.sm_clock_max_mhz:.0f} MHz")
+        says = _("clocks set to {set:.0f} of {max:.0f} MHz")
+        parts.append(says.format(set=gpu.sm_clock_set_mhz, max=gpu.sm_clock_max_mhz))
     if gpu.settled is False:
-        slope = "" if gpu.temperature_slope_c_per_min is None else f" ({gpu.temperature_slope_c_per_min:+.1f} C a minute)"
-        parts.append(f"its temperature had not settled{slope}")
+        slope = gpu.temperature_slope_c_per_min
+        parts.append(
+            _("its temperature had not settled")
+            if slope is None
+            else _("its temperature had not settled ({slope:+.1f} C a minute)").format(slope=slope)
+        )
     return ", ".join(parts)
 
 
 def _table(scores: Sequence["Score"], gpu: "BenchGpu | None") -> list[str]:
     from advisor.peaks import peak
 
-    rows: list[tuple[str, ...]] = [("test", "median", "p5", "p95", "of peak", "MHz", "W", "C")]
+    rows: list[tuple[str, ...]] = [(_("test"), _("median"), "p5", "p95", _("of peak"), "MHz", "W", "C")]
     for one in scores:
         top = None if gpu is None else peak(
             gpu.model, one.name, pcie_gen=gpu.pcie_link_gen_max, pcie_width=gpu.pcie_link_width_max, nvlink_links=gpu.nvlink_links,
@@ -217,15 +246,15 @@ def _table(scores: Sequence["Score"], gpu: "BenchGpu | None") -> list[str]:
         )  # fmt: skip
         write: Callable[[float], str] = lambda rate, unit=one.unit: written(rate, unit)  # type: ignore[misc] # noqa: E731
         state = [f"{value:.0f}" if value is not None else "" for value in (one.sm_clock_mhz, one.power_w, one.temperature_c)]
-        share = "" if top is None else f"{one.value / top:.0%} of {written(top, one.unit)}"
+        share = "" if top is None else _("{share:.0%} of {peak}").format(share=one.value / top, peak=written(top, one.unit))
         rows.append((one.name, write(one.value), write(one.p5), write(one.p95), share, *state))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         (
             "  "
             + "  ".join(
-                cell.ljust(width) if place == 0 else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+                left(cell, columns) if place == 0 else right(cell, columns)
+                for place, (cell, columns) in enumerate(zip(row, widths, strict=True))
             )
         ).rstrip()
         for row in rows

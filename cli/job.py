@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cli.language import _, gettext_noop
 from cli.unknown import parsed
 
 if TYPE_CHECKING:
     from agents.rest import Rest
 
-HELP = "Print a job's report: what it held, how well it used it, what held it back and what to change."
+HELP = gettext_noop("Print a job's report: what it held, how well it used it, what held it back and what to change.")
 
 _WITHIN_S: Final = 5.0
 """For all that the server is asked: at the end of a batch script the job still holds its GPUs."""
@@ -22,20 +23,22 @@ _ID: Final = re.compile(r"(?:(?P<cluster>[A-Za-z0-9][A-Za-z0-9._-]*)/)?(?P<id>[A
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.epilog = "Exit codes: 0 printed; 1 no such job, or the server did not answer within 5 s; 2 wrong usage or settings."
+    parser.epilog = _("Exit codes: 0 printed; 1 no such job, or the server did not answer within 5 s; 2 wrong usage or settings.")
     parser.add_argument(
         "id",
         metavar="ID",
         nargs="?",
-        help="as its scheduler names it: 4711, 4711_3 (of an array), 4711+1 (heterogeneous), or cluster/4711; inside a job: that job",
+        help=_(
+            "as its scheduler names it: 4711, 4711_3 (of an array), 4711+1 (heterogeneous), or cluster/4711; inside a job: that job"
+        ),
     )
     parser.add_argument(
-        "--run", type=int, metavar="N", help="of a job that ran several times, the Nth run from the first (the last)"
+        "--run", type=int, metavar="N", help=_("of a job that ran several times, the Nth run from the first (the last)")
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the agent's settings: /etc/fettle/agent.toml")
-    parser.add_argument("--server", metavar="URL", help="the server's agent socket: wss://fettle.example/ws/agent/")
-    parser.add_argument("--token-file", type=Path, metavar="FILE", help="file with an API token")
+    parser.add_argument("--json", action="store_true", help=_("print one JSON object instead of text"))
+    parser.add_argument("--config", type=Path, metavar="FILE", help=_("the agent's settings: /etc/fettle/agent.toml"))
+    parser.add_argument("--server", metavar="URL", help=_("the server's agent socket: wss://fettle.example/ws/agent/"))
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help=_("file with an API token"))
 
 
 def main(words: list[str], program: str) -> int:
@@ -54,11 +57,14 @@ def call(options: argparse.Namespace) -> int:
 
     wanted = _ID.fullmatch(options.id or os.environ.get("FETTLE_JOB") or os.environ.get("SLURM_JOB_ID") or "")
     if wanted is None:
-        what = f"{options.id!r} is no job's id" if options.id else "which job"
-        print(
-            printable(f"fettle job: {what}: give it as its scheduler does, such as 4711, 4711_3 or cluster/4711."),
-            file=sys.stderr,
+        says = (
+            _("{id} is no job's id: give it as its scheduler does, such as 4711, 4711_3 or cluster/4711.").format(
+                id=repr(options.id)
+            )
+            if options.id
+            else _("which job: give it as its scheduler does, such as 4711, 4711_3 or cluster/4711.")
         )
+        print(printable(f"fettle job: {says}"), file=sys.stderr)
         return 2
     file = config.file_of(options.config)
     try:
@@ -98,12 +104,14 @@ def _wrong(runs: list[Any], options: argparse.Namespace) -> str:
     """Why none of the runs can be shown; empty: one can."""
     if not runs:
         said = options.id or os.environ.get("FETTLE_JOB") or os.environ.get("SLURM_JOB_ID")
-        return f"the server knows no job {said}: was it given GPUs, and does this cluster's prolog or `fettle slurm` tell of it?"
+        says = _("the server knows no job {id}: was it given GPUs, and does this cluster's prolog or `fettle slurm` tell of it?")
+        return says.format(id=said)
     clusters = sorted({row["cluster"] for row in runs})
     if len(clusters) > 1:
-        return f"{options.id} ran on {', '.join(clusters)}: name one, as {clusters[0]}/{options.id}."
+        says = _("{id} ran on {clusters}: name one, as {first}/{id}.")
+        return says.format(id=options.id, clusters=", ".join(clusters), first=clusters[0])
     if options.run is not None and not 1 <= options.run <= len(runs):
-        return f"it ran {len(runs)} times, so --run takes 1 to {len(runs)}."
+        return _("it ran {total} times, so --run takes 1 to {total}.").format(total=len(runs))
     return ""
 
 

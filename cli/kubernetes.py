@@ -6,37 +6,39 @@ import sys
 import time
 from pathlib import Path
 
-HELP = "Annotate a cluster's nodes with their health, and cordon those to drain where that is asked for."
+from cli.language import _, gettext_noop
+
+HELP = gettext_noop("Annotate a cluster's nodes with their health, and cordon those to drain where that is asked for.")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add this verb's arguments."""
-    parser.epilog = (
+    parser.epilog = _(
         "Exit codes with --once or --dry-run: 0 done; 1 a server did not answer, or a node was not written; 2 wrong settings."
     )
     parser.add_argument(
-        "what", choices=("hints",), help="hints: the annotations fettle.dev/health, health-reasons and health-since"
+        "what", choices=("hints",), help=_("hints: the annotations fettle.dev/health, health-reasons and health-since")
     )
-    parser.add_argument("--server", required=True, metavar="URL", help="Fettle's server: https://fettle.example")
+    parser.add_argument("--server", required=True, metavar="URL", help=_("Fettle's server: https://fettle.example"))
     parser.add_argument(
-        "--token-file", type=Path, required=True, metavar="FILE", help="file with an API token of the scope health"
-    )
-    parser.add_argument(
-        "--ca-file", type=Path, metavar="FILE", help="certificates that vouch for Fettle's server, in place of the system's"
+        "--token-file", type=Path, required=True, metavar="FILE", help=_("file with an API token of the scope health")
     )
     parser.add_argument(
-        "--api", metavar="URL", help="the cluster's API where this is no pod: http://127.0.0.1:8001 of `kubectl proxy`"
-    )
-    parser.add_argument("--selector", metavar="LABEL", help="nodes to tell (nvidia.com/gpu.present=true); '' for all")
-    parser.add_argument(
-        "--cordon", action="store_true", help="make nodes to drain unschedulable, and those that are well again schedulable"
+        "--ca-file", type=Path, metavar="FILE", help=_("certificates that vouch for Fettle's server, in place of the system's")
     )
     parser.add_argument(
-        "--most", type=float, default=10.0, metavar="PCT", help="no more than this share of the nodes, and one (10)"
+        "--api", metavar="URL", help=_("the cluster's API where this is no pod: http://127.0.0.1:8001 of `kubectl proxy`")
     )
-    parser.add_argument("--every", type=float, default=60.0, metavar="S", help="seconds between rounds (60)")
-    parser.add_argument("--once", action="store_true", help="make one round and end")
-    parser.add_argument("--dry-run", action="store_true", help="make one round, print what would change, change nothing")
+    parser.add_argument("--selector", metavar="LABEL", help=_("nodes to tell (nvidia.com/gpu.present=true); '' for all"))
+    parser.add_argument(
+        "--cordon", action="store_true", help=_("make nodes to drain unschedulable, and those that are well again schedulable")
+    )
+    parser.add_argument(
+        "--most", type=float, default=10.0, metavar="PCT", help=_("no more than this share of the nodes, and one (10)")
+    )
+    parser.add_argument("--every", type=float, default=60.0, metavar="S", help=_("seconds between rounds (60)"))
+    parser.add_argument("--once", action="store_true", help=_("make one round and end"))
+    parser.add_argument("--dry-run", action="store_true", help=_("make one round, print what would change, change nothing"))
 
 
 def call(options: argparse.Namespace) -> int:
@@ -47,7 +49,7 @@ def call(options: argparse.Namespace) -> int:
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     if not (0 <= options.most <= 100 and 1 <= options.every <= 3600):
-        print("fettle kubernetes: --most is 0 to 100 per cent, --every 1 to 3600 seconds.", file=sys.stderr)
+        print("fettle kubernetes: " + _("--most is 0 to 100 per cent, --every 1 to 3600 seconds."), file=sys.stderr)
         return 2
     try:
         rounds = Rounds(

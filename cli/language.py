@@ -36,6 +36,11 @@ def _(text: str) -> str:
     return catalogue().gettext(text) if text else ""
 
 
+def gettext_noop(text: str) -> str:
+    """`text` as it is: marked for translation where it stands, translated where it is said."""
+    return text
+
+
 def word(context: str, text: str) -> str:
     """A word whose meaning hangs on `context`, such as "low" of a confidence."""
     return catalogue().pgettext(context, text)

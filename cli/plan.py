@@ -7,7 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cli.language import _, left, sentence, width, word
+from cli.language import _, gettext_noop, left, sentence, width, word
+from cli.parser import RawHelp
+from cli.parser import parser as speaking
 from cli.unknown import refuse
 
 if TYPE_CHECKING:
@@ -16,18 +18,18 @@ if TYPE_CHECKING:
     from advisor.planners.units import Unit
     from advisor.text import Text
 
-HELP = "Plan memory, speed, checkpoints, energy and versions by formulas."
+HELP = gettext_noop("Plan memory, speed, checkpoints, energy and versions by formulas.")
 
 _INDENT = 2
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add this verb's arguments: a planner's own flags are declared when it is named."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = f"{HELP}\n\n" + "\n".join(_listed())
-    parser.epilog = "`fettle plan NAME --help` tells a planner's formula, assumptions and sources, with an example."
-    parser.add_argument("name", nargs="?", metavar="NAME", help="one of the planners above; without one they are listed")
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="--option VALUE", help="what the planner takes")
+    parser.formatter_class = RawHelp
+    parser.description = f"{_(HELP)}\n\n" + "\n".join(_listed())
+    parser.epilog = _("`fettle plan NAME --help` tells a planner's formula, assumptions and sources, with an example.")
+    parser.add_argument("name", nargs="?", metavar="NAME", help=_("one of the planners above; without one they are listed"))
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="--option VALUE", help=_("what the planner takes"))
 
 
 def call(options: argparse.Namespace) -> int:
@@ -86,16 +88,16 @@ def _print(out: Sequence[str]) -> int:
 
 def flags(planner: "Planner") -> argparse.ArgumentParser:
     """The parser of one planner's flags; its help holds all that there is to know of the planner."""
-    parser = argparse.ArgumentParser(
-        prog=f"fettle plan {planner.name}",
-        description=about(planner),
+    parser = speaking(
+        f"fettle plan {planner.name}",
+        about(planner),
         epilog=_example(planner),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawHelp,
         allow_abbrev=False,
     )
     for one in planner.accepted:
         parser.add_argument(one.option, dest=one.name, metavar=_metavar(one), help=_help(one).replace("%", "%%"))
-    parser.add_argument("--json", action="store_true", help="print one JSON object: plain numbers, units in the names")
+    parser.add_argument("--json", action="store_true", help=_("print one JSON object: plain numbers, units in the names"))
     return parser
 
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.language import _, left, right, sentence
+from cli.language import _, gettext_noop, left, right, sentence
 
 if TYPE_CHECKING:
     from advisor.profiles.summary import Device, Kernel, Profile
 
-HELP = "Say what a trace of torch.profiler or Nsight Systems tells: idle time by cause, exposed communication, kernels."
+HELP = gettext_noop(
+    "Say what a trace of torch.profiler or Nsight Systems tells: idle time by cause, exposed communication, kernels."
+)
 
 _BAR = 30
 _ROWS = 10
@@ -25,23 +27,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE",
         type=Path,
-        help="a JSON trace of torch.profiler, plain or gzipped, or what `nsys export --type sqlite` writes",
+        help=_("a JSON trace of torch.profiler, plain or gzipped, or what `nsys export --type sqlite` writes"),
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    parser.add_argument("--json", action="store_true", help=_("print one JSON object instead of text"))
     parser.add_argument(
-        "--send", action="store_true", help="tell the server the summary (never the trace), for the job's findings"
-    )
-    parser.add_argument(
-        "--job", metavar="JOB", help="with --send: the job that was profiled, as its findings name it: NODE/USER/PROGRAM"
+        "--send", action="store_true", help=_("tell the server the summary (never the trace), for the job's findings")
     )
     parser.add_argument(
-        "--pid", metavar="PID", type=int, help="with --send: instead, the process that was profiled, while it runs"
+        "--job", metavar="JOB", help=_("with --send: the job that was profiled, as its findings name it: NODE/USER/PROGRAM")
     )
-    parser.add_argument("--node", metavar="NAME", help="with --pid: the node it runs on (the host's name)")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the agent's settings: /etc/fettle/agent.toml")
-    parser.add_argument("--server", metavar="URL", help="the server's agent socket: wss://fettle.example/ws/agent/")
     parser.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="file with the node's token, or with an API token that may write"
+        "--pid", metavar="PID", type=int, help=_("with --send: instead, the process that was profiled, while it runs")
+    )
+    parser.add_argument("--node", metavar="NAME", help=_("with --pid: the node it runs on (the host's name)"))
+    parser.add_argument("--config", type=Path, metavar="FILE", help=_("the agent's settings: /etc/fettle/agent.toml"))
+    parser.add_argument("--server", metavar="URL", help=_("the server's agent socket: wss://fettle.example/ws/agent/"))
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE", help=_("file with the node's token, or with an API token that may write")
     )
 
 

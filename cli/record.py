@@ -4,16 +4,18 @@ import argparse
 import sys
 from pathlib import Path
 
-HELP = "Record this machine's GPUs, host and GPU processes into a file for `fettle advise`."
+from cli.language import _, gettext_noop
+
+HELP = gettext_noop("Record this machine's GPUs, host and GPU processes into a file for `fettle advise`.")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help="the recording to write, e.g. run.jsonl.gz"
+        "-o", "--output", type=Path, required=True, metavar="FILE", help=_("the recording to write, e.g. run.jsonl.gz")
     )
-    parser.add_argument("--hz", type=float, default=4.0, metavar="N", help="samples a second (default 4)")
-    parser.add_argument("--seconds", type=float, metavar="S", help="end after so long (default: at Ctrl-C)")
+    parser.add_argument("--hz", type=float, default=4.0, metavar="N", help=_("samples a second (default 4)"))
+    parser.add_argument("--seconds", type=float, metavar="S", help=_("end after so long (default: at Ctrl-C)"))
 
 
 def call(options: argparse.Namespace) -> int:
@@ -21,12 +23,14 @@ def call(options: argparse.Namespace) -> int:
     from agents import record
 
     if not 0.1 <= options.hz <= 20:
-        print(f"fettle record: --hz {options.hz} is outside 0.1 to 20.", file=sys.stderr)
+        says = _("{flag} {value} is outside {low} to {high}.").format(flag="--hz", value=options.hz, low=0.1, high=20)
+        print(f"fettle record: {says}", file=sys.stderr)
         return 2
     try:
         count = record.to_file(options.output, options.hz, options.seconds)
     except record.RecordError as error:
         print(f"fettle record: {error}", file=sys.stderr)
         return 2
-    print(f"{options.output}: {count} samples. Judge it with: fettle advise {options.output}", file=sys.stderr)
+    says = _("{file}: {count} samples. Judge it with: fettle advise {file}").format(file=options.output, count=count)
+    print(says, file=sys.stderr)
     return 0

@@ -5,21 +5,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.language import _
+from cli.language import _, gettext_noop
 
 if TYPE_CHECKING:
     from agents import command
 
-HELP = "Run a command, sample the GPUs meanwhile, and print the diagnosis at the end."
+HELP = gettext_noop("Run a command, sample the GPUs meanwhile, and print the diagnosis at the end.")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--record", type=Path, metavar="FILE", help="keep the samples in this file for `fettle advise`")
+    parser.add_argument("--record", type=Path, metavar="FILE", help=_("keep the samples in this file for `fettle advise`"))
     from cli.advise import price_arguments
 
     price_arguments(parser)
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command and its arguments")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help=_("the command and its arguments"))
 
 
 def call(options: argparse.Namespace) -> int:

@@ -24,8 +24,8 @@ PYTHONS: Final = ("3.10", "3.11", "3.12", "3.13", "3.14")
 PROCESSORS: Final = ("x86_64", "aarch64")
 GLIBCS: Final = ("2_28", "2_17", "2_5")
 CODE: Final = (
-    "agents", "wire", "cli/__init__.py", "cli/agent.py", "cli/bench.py", "cli/job.py", "cli/job_text.py", "cli/slurm.py",
-    "cli/unknown.py",
+    "agents", "wire", "cli/__init__.py", "cli/agent.py", "cli/bench.py", "cli/job.py", "cli/job_text.py", "cli/language.py",
+    "cli/parser.py", "cli/slurm.py", "cli/unknown.py",
     "advisor/__init__.py", "advisor/links.py", "advisor/peaks.py", "advisor/planners/__init__.py", "advisor/planners/cards.py",
 )  # fmt: skip
 _EPOCH: Final = (2020, 1, 1, 0, 0, 0)
