@@ -4,11 +4,13 @@ import json
 import re
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from agents import lock
 from agents.config import AgentConfig
+from wire.sentence import Sentence, _
 from wire.terminal import printable
 
 DEFAULT_S: Final = 600.0
@@ -20,7 +22,7 @@ class AskError(Exception):
     """The agent could not be asked; the message says why and what to do."""
 
 
-def main(config: AgentConfig, do: str, duration: str | None, as_json: bool) -> int:
+def main(config: AgentConfig, do: str, duration: str | None, as_json: bool, said: Callable[[object], str] = str) -> int:
     """0 when the agent did it, 1 with a sentence on stderr when there is none or it did not."""
     try:
         question: dict[str, Any] = {"do": do.replace("-", "_")}
@@ -28,7 +30,7 @@ def main(config: AgentConfig, do: str, duration: str | None, as_json: bool) -> i
             question["seconds"] = seconds(duration)
         answer = ask(config, question)
     except AskError as error:
-        sys.stderr.write(f"fettle agent: {printable(str(error))}\n")
+        sys.stderr.write(f"fettle agent: {printable(said(error))}\n")
         return 1
     ok = bool(answer.pop("ok", False))
     if as_json:
@@ -46,7 +48,7 @@ def seconds(text: str | None) -> float:
         return DEFAULT_S
     found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)([smh]?)", text.strip())
     if found is None:
-        raise AskError(f"--for {text}: give a time like 90s, 10m or 2h.")
+        raise AskError(Sentence(_("--for {text}: give a time like 90s, 10m or 2h."), text=text))
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -61,10 +63,10 @@ def ask(config: AgentConfig, question: dict[str, Any]) -> dict[str, Any]:
             with asking.makefile("rb") as answer:
                 found = json.loads(answer.readline(1 << 16))
     except PermissionError:
-        raise AskError(f"{path}: only the agent's user and root may ask it.") from None
+        raise AskError(Sentence(_("{path}: only the agent's user and root may ask it."), path=path)) from None
     except (OSError, ValueError) as error:
-        reason = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
-        raise AskError(f"the agent at {path} cannot be asked: {reason}.") from None
+        reason = Sentence(_("it did not answer in time")) if isinstance(error, TimeoutError) else str(error)
+        raise AskError(Sentence(_("the agent at {path} cannot be asked: {why}."), path=path, why=reason)) from None
     return dict(found)
 
 
@@ -87,9 +89,11 @@ def _socket_of(config: AgentConfig) -> Path:
         found = [path for path in found if path.name == wanted]
     if not found:
         places = ", ".join(map(str, lock.places(config.run_dir, config.spool)))
-        raise AskError(f"no agent runs here, as far as {places} tell; give the --config that it was started with.")
+        raise AskError(
+            Sentence(_("no agent runs here, as far as {places} tell; give the --config that it was started with."), places=places)
+        )
     if len(found) > 1:
-        raise AskError("several agents run here: give --config, or --server and --node, of the one to ask.")
+        raise AskError(Sentence(_("several agents run here: give --config, or --server and --node, of the one to ask.")))
     return found[0]
 
 

@@ -4,7 +4,6 @@ A setting is one field of AgentConfig with its description; flags, variables and
 """
 
 import difflib
-import json
 import os
 import re
 import socket
@@ -19,8 +18,10 @@ from msgspec import Meta, Struct
 from agents import server_url
 from agents.hosts import is_host_here
 from agents.scrape import target
+from agents.token_files import ConfigError as ConfigError
+from agents.token_files import read, sendable, tokens_of
 from wire.labels import ENGINES
-from wire.terminal import printable
+from wire.sentence import Sentence, _
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,21 +39,9 @@ OTHERS: Final = {
 COMMANDS: Final = ("pause_profiling", "release")
 """What can be asked of a running agent, on the node or, where `allow_commands` names it, by the server."""
 LISTEN_PORT: Final = 9401
-_ = str
-"""Marks a text for translation: the command line says it in the reader's language."""
 _LISTEN: Final = re.compile(r"(?:(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^\[\]:]*)):)?(?P<port>[0-9]{1,5})")
-_MAX_BYTES: Final = 1_000_000  # of a file of settings or tokens
-_TOKEN_MAX: Final = 1024
-_TOKEN: Final = re.compile(rf"[!-~]{{1,{_TOKEN_MAX}}}")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 _NODE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")  # the names for which the server gives tokens out
-
-
-class ConfigError(Exception):
-    """The settings cannot be used; the message says which and what to do, in one line that is fit for a terminal."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
 
 
 def _about(description: str, metavar: str = "", **bounds: Any) -> Meta:
@@ -92,18 +81,18 @@ class AgentConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def token(self, node: str) -> str:
         """The token of `node`; ConfigError where none is given."""
         if self.tokens is not None:
-            tokens = _tokens(self.tokens)
-            if node not in tokens:
+            known = tokens_of(self.tokens)
+            if node not in known:
                 raise ConfigError(
-                    f"{self.tokens} has no token for node {node!r}; known are {', '.join(sorted(tokens)) or 'none'}."
+                    Sentence(_("{file} has no token for node {node}; known are {known}."), file=self.tokens, node=repr(node), known=', '.join(sorted(known)) or 'none')
                 )
-            return _sendable(tokens[node], f"{self.tokens}, node {node!r}")
+            return sendable(known[node], f"{self.tokens}, node {node!r}")
         if self.token_file is not None:
-            return _sendable(_read(self.token_file).strip(), str(self.token_file))
+            return sendable(read(self.token_file).strip(), str(self.token_file))
         token = os.environ.get("FETTLE_AGENT_TOKEN", "").strip()
         if not token:
-            raise ConfigError("no token: give --token-file FILE, or the variable FETTLE_AGENT_TOKEN.")
-        return _sendable(token, "FETTLE_AGENT_TOKEN")
+            raise ConfigError(Sentence(_("no token: give --token-file FILE, or the variable FETTLE_AGENT_TOKEN.")))
+        return sendable(token, "FETTLE_AGENT_TOKEN")
 # fmt: on
 
 
@@ -161,14 +150,15 @@ def load(file: Path | None, flags: Mapping[str, object], environment: Mapping[st
     for number, (origin, name, value) in enumerate((*written, *words)):
         is_text = number >= len(written)  # "64" is a number there, while a file knows numbers itself
         if (value == "" and name != "node") or (isinstance(value, list | tuple) and "" in value):
-            raise ConfigError(f"{origin} is empty: give it a value, or leave it out.")
+            raise ConfigError(Sentence(_("{origin} is empty: give it a value, or leave it out."), origin=origin))
         if any(_CONTROL.search(str(one)) for one in (value if isinstance(value, list | tuple) else (value,))):
-            raise ConfigError(f"{origin} has a control character in it: leave that out.")
+            raise ConfigError(Sentence(_("{origin} has a control character in it: leave that out."), origin=origin))
         try:
             given[name] = msgspec.convert(value, known[name].type, strict=not is_text, dec_hook=_path)
         except msgspec.ValidationError as error:
-            can = f" It can be {', '.join(known[name].choices)}." if known[name].choices else ""
-            raise ConfigError(f"{origin}: {error}.{can}") from None
+            choices = known[name].choices
+            can = Sentence(_(" It can be {known}."), known=", ".join(choices)) if choices else ""
+            raise ConfigError(Sentence(_("{origin}: {why}.{choices}"), origin=origin, why=error, choices=can)) from None
     config = AgentConfig(**given)
     _check_endpoints(config)
     return _named(config)
@@ -178,10 +168,15 @@ def _named(config: AgentConfig) -> AgentConfig:
     """With the host's name where the settings give none; ConfigError for a name that no server takes."""
     node = config.node or socket.gethostname()
     if not (config.replay or _NODE.fullmatch(node)):
-        whose = "node" if config.node else "the host's name"
+        whose = "node" if config.node else Sentence(_("the host's name"))
         raise ConfigError(
-            f"{whose}={node!r} can be no node's name, which has letters, digits, dots, dashes and underscores only and begins with a"
-            " letter or a digit: give one with --node."
+            Sentence(
+                _(
+                    "{whose}={node} can be no node's name, which has letters, digits, dots, dashes and underscores only and begins with a letter or a digit: give one with --node."
+                ),
+                whose=whose,
+                node=repr(node),
+            )
         )
     return msgspec.structs.replace(config, node=node)
 
@@ -191,7 +186,11 @@ def listen_address(text: str) -> tuple[str, int]:
     found = _LISTEN.fullmatch(text)
     host = "" if found is None else found["six"] or found["name"] or "127.0.0.1"
     if found is None or not is_host_here(host) or (":" in host) != bool(found["six"]) or int(found["port"]) >= 1 << 16:
-        raise ConfigError(f"listen={text!r} must be HOST:PORT, as 127.0.0.1:{LISTEN_PORT} or [::1]:{LISTEN_PORT}.")
+        raise ConfigError(
+            Sentence(
+                _("listen={text} must be HOST:PORT, as 127.0.0.1:{port} or [::1]:{port}."), text=repr(text), port=LISTEN_PORT
+            )
+        )
     return host, int(found["port"])
 
 
@@ -199,14 +198,18 @@ def _of_file(file: Path | None, known: Mapping[str, Setting]) -> Iterable[tuple[
     if file is None:
         return
     try:
-        found = tomllib.loads(_read(file))
+        found = tomllib.loads(read(file))
     except RecursionError:
-        raise ConfigError(f"{file}: not TOML: its brackets stand too deep in each other.") from None
+        raise ConfigError(Sentence(_("{file}: not TOML: its brackets stand too deep in each other."), file=file)) from None
     except ValueError as error:
-        raise ConfigError(f"{file}: not TOML: {error}.") from None
+        raise ConfigError(Sentence(_("{file}: not TOML: {why}."), file=file, why=error)) from None
     for name, value in found.items():
         if name not in known:
-            raise ConfigError(f"{file}: there is no setting {name!r}; {_nearest(name, known)}")
+            raise ConfigError(
+                Sentence(
+                    _("{file}: there is no setting {name}; {nearest}"), file=file, name=repr(name), nearest=_nearest(name, known)
+                )
+            )
         yield f"{file}: {name}", name, value
 
 
@@ -217,7 +220,13 @@ def _of_environment(environment: Mapping[str, str], known: Mapping[str, Setting]
             continue
         setting = by_variable.get(variable)
         if setting is None:
-            raise ConfigError(f"there is no variable {variable}; {_nearest(variable, (*by_variable, *OTHERS))}")
+            raise ConfigError(
+                Sentence(
+                    _("there is no variable {variable}; {nearest}"),
+                    variable=variable,
+                    nearest=_nearest(variable, (*by_variable, *OTHERS)),
+                )
+            )
         yield variable, setting.name, [part.strip() for part in text.split(",") if part.strip()] if setting.is_list else text
 
 
@@ -229,7 +238,9 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence about a name that is not known."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}."
+    if close:
+        return Sentence(_("did you mean {close}?"), close=close[0])
+    return Sentence(_("there are {known}."), known=", ".join(names))
 
 
 def _check_endpoints(config: AgentConfig) -> None:
@@ -238,16 +249,20 @@ def _check_endpoints(config: AgentConfig) -> None:
         try:
             server_url.check(config.server)
         except ValueError as error:
-            raise ConfigError(f"server {error}.") from None
+            raise ConfigError(Sentence(_("server {why}."), why=error)) from None
     for number, url in enumerate(config.dcgm, 1):
         _check_address(f"dcgm, address {number}", url)
     if config.source == "dcgm" and not config.dcgm:
-        raise ConfigError('source="dcgm" needs an endpoint: dcgm = ["http://127.0.0.1:9400/metrics"].')
+        raise ConfigError(Sentence(_('source="dcgm" needs an endpoint: dcgm = ["http://127.0.0.1:9400/metrics"].')))
     for number, engine in enumerate(config.engines, 1):
-        kind, _, url = engine.partition("=")
+        kind, _sign, url = engine.partition("=")
         if kind not in ENGINES:
             raise ConfigError(
-                f"engines, entry {number}: it must begin with {', '.join(ENGINES)} and =, as in vllm=http://127.0.0.1:8000/metrics."
+                Sentence(
+                    _("engines, entry {number}: it must begin with {kinds} and =, as in vllm=http://127.0.0.1:8000/metrics."),
+                    number=number,
+                    kinds=", ".join(ENGINES),
+                )
             )
         _check_address(f"engines, entry {number}", url)
     if config.otlp is not None:
@@ -260,47 +275,10 @@ def _check_address(name: str, url: str) -> None:
     try:
         target(url)
     except ValueError as error:
-        raise ConfigError(f"{name}: {error}.") from None
+        raise ConfigError(Sentence(_("{name}: {why}."), name=name, why=error)) from None
 
 
 def _path(wanted: type, value: object) -> object:
     if wanted is Path and isinstance(value, str | Path):
         return Path(value)
     raise ValueError("Expected a path, as text")
-
-
-def _sendable(token: str, where: str) -> str:
-    """The token, where a header can hold it; else a ConfigError that says what is wrong with it, never what it is."""
-    if _TOKEN.fullmatch(token):
-        return token
-    if not token:
-        raise ConfigError(f"{where}: there is no token in it; issue one on the server.")
-    number, lines = len(token), len(token.splitlines())
-    what = (
-        f"{lines} lines"
-        if lines > 1
-        else f"{number} characters, some of which no token has"
-        if number <= _TOKEN_MAX
-        else f"{number} characters"
-    )
-    raise ConfigError(f"{where}: it must hold the token alone, in one line of ASCII letters, digits and signs; it has {what}.")
-
-
-def _read(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(_MAX_BYTES + 1)
-        if len(content) > _MAX_BYTES:
-            raise ConfigError(f"{file}: cannot be read: it is larger than {_MAX_BYTES // 1_000_000} MB.")
-        return content.decode()
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}.") from None
-    except UnicodeDecodeError:  # which quotes what it stumbled over
-        raise ConfigError(f"{file}: cannot be read: it is not text in UTF-8.") from None
-
-
-def _tokens(file: Path) -> dict[str, str]:
-    try:
-        return msgspec.convert(json.loads(_read(file)), dict[str, str])
-    except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{file}: not a JSON object of node names and tokens: {error}.") from None

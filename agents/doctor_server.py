@@ -19,6 +19,7 @@ from agents.outbox import plain
 from agents.scrape import target
 from agents.server_socket import FAILURES, RedirectError, connected
 from agents.server_url import shown
+from wire.sentence import Sentence, _, of
 
 Found = tuple[str, Literal["ok", "note", "wrong"], str, str]
 
@@ -34,14 +35,14 @@ BEHIND_S: Final = 3600.0
 async def server(config: AgentConfig, now: Callable[[], float] = time.time) -> list[Found]:
     """Whether it is reached, takes the token, and has the same time. A connection is opened and closed, no hello is said."""
     if config.server is None:
-        return [("server", "note", "none is set", "Give --server, or the --config of the agent.")]
+        return [(_("server"), "note", _("none is set"), _("Give --server, or the --config of the agent."))]
     if config.replay:
-        return [("server", "note", "recordings have tokens of their own; not asked", "")]
+        return [(_("server"), "note", _("recordings have tokens of their own; not asked"), "")]
     found = _token_file(config.token_file)
     try:
         token = config.token(config.node)
     except ConfigError as error:
-        return [*found, ("token", "wrong", str(error), "On the server: `manage.py agent_token NODE`.")]
+        return [*found, (_("token"), "wrong", of(error), _("On the server: `manage.py agent_token NODE`."))]
     began = time.monotonic()
     try:
         async with connected(config.server, token, PATIENCE_S) as socket:
@@ -50,22 +51,52 @@ async def server(config: AgentConfig, now: Callable[[], float] = time.time) -> l
     except InvalidStatus as error:
         return [*found, _refused(config, error.response.status_code), *_skew(_date(error.response), now())]
     except RedirectError as error:
-        return [*found, ("server", "wrong", f"{shown(config.server)} cannot be reached: {error}", "")]
+        return [
+            *found,
+            (_("server"), "wrong", Sentence(_("{server} cannot be reached: {why}"), server=shown(config.server), why=error), ""),
+        ]
     except FAILURES as error:
-        said = plain(str(error).partition("\n")[0]) or "no answer"
-        reason = "no answer in time" if isinstance(error, TimeoutError) else said
-        remedy = "Check the address, that the server runs (curl its /healthz), DNS, and firewalls between the two."
-        return [*found, ("server", "wrong", f"{shown(config.server)} cannot be reached: {reason}", remedy)]
-    reached: Found = ("server", "ok", f"{shown(config.server)} takes the token of {config.node} ({took * 1000:.0f} ms)", "")
+        said = plain(str(error).partition("\n")[0]) or Sentence(_("no answer"))
+        reason: str = Sentence(_("no answer in time")) if isinstance(error, TimeoutError) else said
+        remedy = _("Check the address, that the server runs (curl its /healthz), DNS, and firewalls between the two.")
+        return [
+            *found,
+            (
+                _("server"),
+                "wrong",
+                Sentence(_("{server} cannot be reached: {why}"), server=shown(config.server), why=reason),
+                remedy,
+            ),
+        ]
+    reached: Found = (
+        _("server"),
+        "ok",
+        Sentence(
+            _("{server} takes the token of {node} ({ms:.0f} ms)"), server=shown(config.server), node=config.node, ms=took * 1000
+        ),
+        "",
+    )
     return [*found, reached, *_skew(date, now())]
 
 
 def _refused(config: AgentConfig, status: int) -> Found:
     if status in (401, 403):
-        remedy = f"On the server: `manage.py agent_token {config.node}`, then put the token into the token file."
-        return ("token", "wrong", f"HTTP {status}: it is unknown, revoked or another node's", remedy)
-    remedy = "Check the address: it should end in /ws/agent/, and a proxy must pass WebSockets on."
-    return ("server", "wrong", f"{shown(config.server or '')} answers with HTTP status {status}", remedy)
+        remedy: str = Sentence(
+            _("On the server: `manage.py agent_token {node}`, then put the token into the token file."), node=config.node
+        )
+        return (
+            _("token"),
+            "wrong",
+            Sentence(_("HTTP {status}: it is unknown, revoked or another node's"), status=status),
+            remedy,
+        )
+    remedy = _("Check the address: it should end in /ws/agent/, and a proxy must pass WebSockets on.")
+    return (
+        _("server"),
+        "wrong",
+        Sentence(_("{server} answers with HTTP status {status}"), server=shown(config.server or ""), status=status),
+        remedy,
+    )
 
 
 def _date(response: Response) -> str | None:
@@ -81,17 +112,24 @@ def _skew(date: str | None, now: float) -> list[Found]:
     except (ValueError, OverflowError):
         theirs = None
     if theirs is None:
-        return [("clock", "note", "the server did not tell its time", "")]
+        return [(_("clock"), "note", _("the server did not tell its time"), "")]
     skew = now - theirs - 0.5  # the header leaves the fraction out
     if abs(skew) <= SKEW_S:
-        return [("clock", "ok", f"within {SKEW_S:.0f} s of the server's", "")]
-    ahead = "ahead of" if skew > 0 else "behind"
-    remedy = "Let NTP or chrony set the clock of whichever is wrong: findings of this node are placed in time by it."
+        return [(_("clock"), "ok", Sentence(_("within {seconds:.0f} s of the server's"), seconds=SKEW_S), "")]
+    says = _("{seconds:.0f} s ahead of the server's") if skew > 0 else _("{seconds:.0f} s behind the server's")
+    remedy = Sentence(_("Let NTP or chrony set the clock of whichever is wrong: findings of this node are placed in time by it."))
     if skew > AHEAD_S:
-        remedy += f" Samples more than {AHEAD_S:.0f} s ahead are refused for good (bad_time)."
+        remedy = Sentence(
+            _("{remedy} Samples more than {seconds:.0f} s ahead are refused for good (bad_time)."), remedy=remedy, seconds=AHEAD_S
+        )
     elif skew < -BEHIND_S:
-        remedy += " Samples of a clock that is further behind than the server keeps them (24 hours unless it is set) are refused for good (bad_time)."
-    return [("clock", "wrong", f"{abs(skew):.0f} s {ahead} the server's", remedy)]
+        remedy = Sentence(
+            _(
+                "{remedy} Samples of a clock that is further behind than the server keeps them (24 hours unless it is set) are refused for good (bad_time)."
+            ),
+            remedy=remedy,
+        )
+    return [(_("clock"), "wrong", Sentence(says, seconds=abs(skew)), remedy)]
 
 
 def _token_file(path: Path | None) -> list[Found]:
@@ -102,8 +140,15 @@ def _token_file(path: Path | None) -> list[Found]:
     except OSError:
         return []  # the token itself tells
     if stat.S_IMODE(mode) & 0o077:
-        return [("token file", "wrong", f"{path} can be read by others (mode {stat.S_IMODE(mode):o})", f"chmod 600 {path}")]
-    return [("token file", "ok", f"{path} is this user's alone", "")]
+        return [
+            (
+                _("token file"),
+                "wrong",
+                Sentence(_("{path} can be read by others (mode {mode:o})"), path=path, mode=stat.S_IMODE(mode)),
+                f"chmod 600 {path}",
+            )
+        ]
+    return [(_("token file"), "ok", Sentence(_("{path} is this user's alone"), path=path), "")]
 
 
 def otlp(config: AgentConfig) -> list[Found]:
@@ -112,16 +157,16 @@ def otlp(config: AgentConfig) -> list[Found]:
         return []
     where = target(config.otlp, PATH)
     try:
-        status, _ = post(where, json.dumps({"resourceMetrics": []}).encode())
+        status, _answer = post(where, json.dumps({"resourceMetrics": []}).encode())
         if status in NO_JSON:
-            status, _ = post(where, b"", otlp_protobuf.KIND)
+            status, _answer = post(where, b"", otlp_protobuf.KIND)
     except (OSError, http.client.HTTPException, ValueError) as error:
         return [
             (
                 "otlp",
                 "wrong",
                 f"{where.url}: {reason(error)}",
-                "Check the address and that a collector with OTLP over HTTP listens there.",
+                _("Check the address and that a collector with OTLP over HTTP listens there."),
             )
         ]
     if not is_taken(status):
@@ -129,8 +174,8 @@ def otlp(config: AgentConfig) -> list[Found]:
             (
                 "otlp",
                 "wrong",
-                f"{where.url} answers with HTTP status {status}",
-                "It must take OTLP/HTTP, in JSON or protobuf, at that path.",
+                Sentence(_("{url} answers with HTTP status {status}"), url=where.url, status=status),
+                _("It must take OTLP/HTTP, in JSON or protobuf, at that path."),
             )
         ]
-    return [("otlp", "ok", f"{where.url} takes metrics", "")]
+    return [("otlp", "ok", Sentence(_("{url} takes metrics"), url=where.url), "")]

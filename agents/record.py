@@ -8,6 +8,7 @@ from pathlib import Path
 from agents import drivers, recorder
 from agents.machine import Machine
 from wire.recording import Writer
+from wire.sentence import Sentence, _
 
 
 class RecordError(Exception):
@@ -40,7 +41,7 @@ async def _record(machine: Machine, file: Path, hz: float, seconds: float | None
                 break
             sample = following.result()
             if not machine.inventory.gpus:
-                raise RecordError(f"no GPU was found: {machine.state_detail or machine.state}")
+                raise RecordError(Sentence(_("no GPU was found: {why}"), why=machine.state_detail or machine.state))
             if writer is None:
                 writer = Writer(file, recorder.header(machine, hz))
             writer.sample(sample)
@@ -48,7 +49,7 @@ async def _record(machine: Machine, file: Path, hz: float, seconds: float | None
             if seconds is not None and sample.t >= seconds - 0.5 / hz:
                 break
     except OSError as error:
-        raise RecordError(f"{file}: cannot be written: {error.strerror or error}.") from None
+        raise RecordError(Sentence(_("{file}: cannot be written: {why}."), file=file, why=error.strerror or error)) from None
     finally:
         ended.cancel()
         if writer is not None:

@@ -10,6 +10,7 @@ from agents.otlp import is_taken, post, reason
 from agents.outbox import plain
 from agents.scrape import Target
 from agents.server_url import shown
+from wire.sentence import Sentence, _, of
 
 _SOCKET: Final = "ws/agent/"
 _PATIENCE_S: Final = 30.0
@@ -31,21 +32,25 @@ def endpoint(server: str, api: str) -> Target:
 def send(body: bytes, node: str, api: str, config: AgentConfig) -> str:
     """What the server says of a report of `node`, as the end of a sentence; SendError where it did not take it."""
     if config.server is None:
-        raise SendError("no server is set: give --server, or --config with the agent's settings.")
+        raise SendError(Sentence(_("no server is set: give --server, or --config with the agent's settings.")))
     try:
         token = config.token(node)
     except ConfigError as error:
-        raise SendError(str(error)) from None
+        raise SendError(of(error)) from None
     where = endpoint(config.server, api)._replace(secret=f"Bearer {token}")
     try:
         status, answer = post(where, body, deadline_s=_PATIENCE_S)
     except TimeoutError:
-        raise SendError(f"{shown(config.server)} did not answer within {_PATIENCE_S:.0f} s.") from None
+        raise SendError(
+            Sentence(_("{server} did not answer within {seconds:.0f} s."), server=shown(config.server), seconds=_PATIENCE_S)
+        ) from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise SendError(f"{shown(config.server)} cannot be reached: {reason(error)}.") from None
+        raise SendError(
+            Sentence(_("{server} cannot be reached: {why}."), server=shown(config.server), why=reason(error))
+        ) from None
     if is_taken(status):
         return "it had it already" if status == 200 else "it is kept"
-    raise SendError(f"{where.url} answers with HTTP status {status}{said(answer)}")
+    raise SendError(Sentence(_("{url} answers with HTTP status {status}{more}"), url=where.url, status=status, more=said(answer)))
 
 
 def said(answer: bytes) -> str:

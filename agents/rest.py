@@ -13,6 +13,7 @@ from agents.otlp import reason
 from agents.report_post import endpoint, said
 from agents.scrape import Target
 from agents.server_url import shown
+from wire.sentence import Sentence, _, of
 
 DEADLINE_S: Final = 30.0
 _MAX_BYTES: Final = 64_000_000
@@ -35,11 +36,11 @@ class Rest:
 
     def __init__(self, config: AgentConfig, within_s: float | None = None) -> None:
         if config.server is None:
-            raise RestError("no server is set: give --server, or --config with the agent's settings.")
+            raise RestError(Sentence(_("no server is set: give --server, or --config with the agent's settings.")))
         try:
             self._secret = f"Bearer {config.token(config.node)}"
         except ConfigError as error:
-            raise RestError(str(error)) from None
+            raise RestError(of(error)) from None
         self._server = config.server
         self._within_s = within_s
         self._ends = None if within_s is None else time.monotonic() + within_s
@@ -76,15 +77,20 @@ class Rest:
             status, answer = _exchange(where, method, body, self._secret, min(left_s, DEADLINE_S))
         except TimeoutError:
             within_s = DEADLINE_S if self._within_s is None else self._within_s
-            raise RestError(f"{self.shown} did not answer within {within_s:g} s.") from None
+            raise RestError(
+                Sentence(_("{server} did not answer within {seconds:g} s."), server=self.shown, seconds=within_s)
+            ) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise RestError(f"{self.shown} cannot be reached: {reason(error)}.") from None
+            raise RestError(Sentence(_("{server} cannot be reached: {why}."), server=self.shown, why=reason(error))) from None
         if not 200 <= status < 300:
-            raise RestError(f"{where.url} answers with HTTP status {status}{said(answer)}", status)
+            raise RestError(
+                Sentence(_("{url} answers with HTTP status {status}{more}"), url=where.url, status=status, more=said(answer)),
+                status,
+            )
         try:
             return json.loads(answer)
         except (ValueError, RecursionError):
-            raise RestError(f"{where.url} answers with what is no JSON.", status) from None
+            raise RestError(Sentence(_("{url} answers with what is no JSON."), url=where.url), status) from None
 
 
 def _exchange(where: Target, method: str, body: bytes | None, secret: str, deadline_s: float) -> tuple[int, bytes]:

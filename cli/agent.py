@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.language import _, gettext_noop
+from cli.language import _, gettext_noop, said
 from cli.parser import RawHelp
 from cli.unknown import parsed
 
@@ -59,6 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def call(options: argparse.Namespace) -> int:
     """0 after a clean end; 1 where another agent runs or something is wrong; 2 with a sentence where the settings cannot be used."""
     from agents import config
+    from wire.terminal import printable
 
     if options.do not in DOINGS:  # judged here and not by argparse, which would take the value of a flag that is not known for it
         says = _("there is no {word}; there are {known}.").format(word=options.do, known=", ".join(DOINGS))
@@ -70,7 +71,7 @@ def call(options: argparse.Namespace) -> int:
     try:
         return _do(options, config.load(file, flags))
     except config.ConfigError as error:
-        print(f"fettle agent: {error}", file=sys.stderr)
+        print(printable(f"fettle agent: {said(error)}"), file=sys.stderr)
         return 2
 
 
@@ -89,11 +90,11 @@ def _do(options: argparse.Namespace, settings: "AgentConfig") -> int:
     if options.do == "doctor":
         from agents import doctor
 
-        return doctor.main(settings, as_json=options.json)
+        return doctor.main(settings, as_json=options.json, said=said)
     if options.do == "run":
         from agents import app
 
         return app.run(settings)
     from agents import ask
 
-    return ask.main(settings, options.do, options.duration, as_json=options.json)
+    return ask.main(settings, options.do, options.duration, as_json=options.json, said=said)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.language import _, gettext_noop, left, right, width
+from cli.language import _, gettext_noop, left, right, said, width
 from cli.unknown import parsed
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def call(options: argparse.Namespace) -> int:
             raise BenchRefusedError(_("no server is set: give --server, or --config with the agent's settings."))
         report = _read(options.from_json) if options.from_json is not None else _measured(options, settings)
     except (config.ConfigError, BenchRefusedError, BenchError) as error:
-        print(printable(f"fettle bench: {error}"), file=sys.stderr)
+        print(printable(f"fettle bench: {said(error)}"), file=sys.stderr)
         return 2
     code = 0 if report.scores else 1
     if options.from_json is None and options.json is not None:
@@ -133,7 +133,7 @@ def _measured(options: argparse.Namespace, settings: "AgentConfig") -> "BenchRep
             disk=options.disk,
             sys=settings.sys,
         ),
-        lambda sentence: print(printable(sentence), file=sys.stderr, flush=True),
+        lambda sentence: print(printable(said(sentence)), file=sys.stderr, flush=True),
     )
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -179,7 +179,7 @@ def _send(report: "BenchReport", settings: "AgentConfig") -> int:
     try:
         print(_("Sent to the server: {answer}.").format(answer=send(report, settings)), file=sys.stderr)
     except SendError as error:
-        print(printable("fettle bench: " + _("not sent: {why}").format(why=error)), file=sys.stderr)
+        print(printable("fettle bench: " + _("not sent: {why}").format(why=said(error))), file=sys.stderr)
         return 1
     return 0
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cli.language import _, gettext_noop
+from cli.language import _, gettext_noop, said
 from cli.unknown import parsed
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def call(options: argparse.Namespace) -> int:
     try:
         rest = Rest(config.load(file, {"server": options.server, "token_file": options.token_file}), _WITHIN_S)
     except (config.ConfigError, RestError) as error:
-        print(printable(f"fettle job: {error}"), file=sys.stderr)
+        print(printable(f"fettle job: {said(error)}"), file=sys.stderr)
         return 2
     try:
         runs = _runs(rest, wanted["cluster"] or "", wanted["id"])
@@ -79,7 +79,7 @@ def call(options: argparse.Namespace) -> int:
             return 1
         report = _report(rest, runs[-1] if options.run is None else runs[options.run - 1])
     except RestError as error:
-        print(printable(f"fettle job: {error}"), file=sys.stderr)
+        print(printable(f"fettle job: {said(error)}"), file=sys.stderr)
         return 1
     number = len(runs) if options.run is None else options.run
     told = [json.dumps(report, ensure_ascii=True)] if options.json else list(lines(report, number, len(runs)))
@@ -103,9 +103,9 @@ def _runs(rest: "Rest", cluster: str, wanted: str) -> list[Any]:
 def _wrong(runs: list[Any], options: argparse.Namespace) -> str:
     """Why none of the runs can be shown; empty: one can."""
     if not runs:
-        said = options.id or os.environ.get("FETTLE_JOB") or os.environ.get("SLURM_JOB_ID")
+        asked = options.id or os.environ.get("FETTLE_JOB") or os.environ.get("SLURM_JOB_ID")
         says = _("the server knows no job {id}: was it given GPUs, and does this cluster's prolog or `fettle slurm` tell of it?")
-        return says.format(id=said)
+        return says.format(id=asked)
     clusters = sorted({row["cluster"] for row in runs})
     if len(clusters) > 1:
         says = _("{id} ran on {clusters}: name one, as {first}/{id}.")

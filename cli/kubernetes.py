@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from cli.language import _, gettext_noop
+from cli.language import _, gettext_noop, said
 
 HELP = gettext_noop("Annotate a cluster's nodes with their health, and cordon those to drain where that is asked for.")
 
@@ -55,19 +55,19 @@ def call(options: argparse.Namespace) -> int:
         rounds = Rounds(
             cluster(options.api),
             Rest(options.server, options.token_file, options.ca_file),
-            lambda line: print(printable(line), flush=True),
+            lambda line: print(printable(said(line)), flush=True),
             cordons=options.cordon,
             share=options.most / 100,
             selector=SELECTOR if options.selector is None else options.selector,
         )
     except RestError as error:
-        print(printable(f"fettle kubernetes: {error}"), file=sys.stderr)
+        print(printable(f"fettle kubernetes: {said(error)}"), file=sys.stderr)
         return 2
     while True:
         try:
             failed = rounds.round(dry=options.dry_run)
         except RestError as error:
-            print(printable(f"fettle kubernetes: {error}"), file=sys.stderr)
+            print(printable(f"fettle kubernetes: {said(error)}"), file=sys.stderr)
             failed = 1
         if options.once or options.dry_run:
             return min(failed, 1)

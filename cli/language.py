@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from wire.sentence import Sentence, of
+
 if TYPE_CHECKING:
     from gettext import NullTranslations
 
@@ -39,6 +41,18 @@ def _(text: str) -> str:
 def gettext_noop(text: str) -> str:
     """`text` as it is: marked for translation where it stands, translated where it is said."""
     return text
+
+
+def said(what: object) -> str:
+    """What an error or a sentence of the agent's says, in the reader's language; what nobody translated as it is."""
+    text = of(what) if isinstance(what, BaseException) else what
+    if not isinstance(text, Sentence):
+        return _(str(text))
+    values = {name: said(value) if isinstance(value, Sentence | BaseException) else value for name, value in text.values.items()}
+    try:
+        return _(text.text).format(**values)
+    except (ValueError, TypeError, LookupError):  # a translation with a broken field
+        return str(text)
 
 
 def word(context: str, text: str) -> str:

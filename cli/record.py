@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cli.language import _, gettext_noop
+from cli.language import _, gettext_noop, said
 
 HELP = gettext_noop("Record this machine's GPUs, host and GPU processes into a file for `fettle advise`.")
 
@@ -21,6 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def call(options: argparse.Namespace) -> int:
     """0 when the recording is whole, also after Ctrl-C; 2 where there is no GPU or the file cannot be written."""
     from agents import record
+    from wire.terminal import printable
 
     if not 0.1 <= options.hz <= 20:
         says = _("{flag} {value} is outside {low} to {high}.").format(flag="--hz", value=options.hz, low=0.1, high=20)
@@ -29,7 +30,7 @@ def call(options: argparse.Namespace) -> int:
     try:
         count = record.to_file(options.output, options.hz, options.seconds)
     except record.RecordError as error:
-        print(f"fettle record: {error}", file=sys.stderr)
+        print(printable(f"fettle record: {said(error)}"), file=sys.stderr)
         return 2
     says = _("{file}: {count} samples. Judge it with: fettle advise {file}").format(file=options.output, count=count)
     print(says, file=sys.stderr)

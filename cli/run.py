@@ -16,7 +16,7 @@ HELP = gettext_noop("Run a command, sample the GPUs meanwhile, and print the dia
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("--record", type=Path, metavar="FILE", help=_("keep the samples in this file for `fettle advise`"))
-    from cli.advise import price_arguments
+    from cli.price import price_arguments
 
     price_arguments(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help=_("the command and its arguments"))

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.language import _, gettext_noop
+from cli.language import _, gettext_noop, said
 from cli.unknown import parsed
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def call(options: argparse.Namespace) -> int:
     try:
         rest = Rest(config.load(file, {"server": options.server, "token_file": options.token_file}))
     except (config.ConfigError, RestError) as error:
-        print(printable(f"fettle slurm: {error}"), file=sys.stderr)
+        print(printable(f"fettle slurm: {said(error)}"), file=sys.stderr)
         return 2
     try:
         name = options.cluster or cluster.name()
@@ -71,7 +71,7 @@ def call(options: argparse.Namespace) -> int:
             print(says.format(cluster=name, seen=done.seen, told=done.told, refused=done.refused))
             return 1 if done.refused else 0
     except (SlurmError, RestError) as error:
-        print(printable(f"fettle slurm: {error}"), file=sys.stderr)
+        print(printable(f"fettle slurm: {said(error)}"), file=sys.stderr)
         return 1
     from agents.slurm.service import run
 

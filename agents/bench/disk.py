@@ -15,6 +15,7 @@ from typing import Final
 
 from agents.bench.arithmetic import percentile
 from wire.bench import Score
+from wire.sentence import _
 
 MIB: Final = 1 << 20
 SEQUENTIAL_BYTES: Final = MIB
@@ -61,7 +62,7 @@ def file_system(device: int, mounts: Path = Path("/proc/self/mountinfo")) -> str
     except OSError:
         return ""
     for line in lines:
-        before, _, after = line.partition(" - ")
+        before, _sign, after = line.partition(" - ")
         if before.split()[2:3] == [wanted] and after:
             return after.split()[0]
     return ""
@@ -86,7 +87,7 @@ def _file(folder: Path, size: int) -> Iterator[int]:
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         descriptor = file.fileno()
         try:
-            for _ in range(size // MIB // 4):
+            for _number in range(size // MIB // 4):
                 _write(descriptor, os.urandom(4 * MIB))  # what a disk cannot pack
             os.fsync(descriptor)
         except OSError as error:
@@ -147,21 +148,21 @@ def _read(descriptor: int, name: str, block: int, size: int, seconds: float) -> 
     if failed:
         raise failed[0]
     reads = [one for mine in done for one in mine]
-    return score(name, reads, began, max((t for t, _ in reads), default=began))
+    return score(name, reads, began, max((t for t, _rate in reads), default=began))
 
 
 def score(name: str, reads: list[tuple[float, int]], began: float, ended: float) -> Score:
     """Rates over slices of time; the whole is one slice where it is short. DiskError where next to nothing was read."""
     slices = max(1, int((ended - began) / SLICE_S))
     if ended <= began:
-        raise DiskError("no read came back in time")
+        raise DiskError(_("no read came back in time"))
     each = [0] * slices
     for t, count in reads:
         each[min(slices - 1, int((t - began) / (ended - began) * slices))] += count
     found = [amount / ((ended - began) / slices) for amount in each]
     middle = percentile(found, 0.5)
     if middle <= 0:
-        raise DiskError("most of the time no read came back")
+        raise DiskError(_("most of the time no read came back"))
     low = percentile(found, 0.05)
     return Score(
         name=name,

@@ -8,6 +8,7 @@ from agents.bench.arithmetic import matmul_flop, rates
 from agents.bench.cases import Case
 from agents.bench.timing import Times, TooSlowError, within
 from wire.bench import Score, Unit
+from wire.sentence import _
 
 Measured = tuple[Score, float, float]
 """A score, and when it was timed."""
@@ -82,7 +83,7 @@ def product(torch: Any, index: int, case: Case) -> Callable[[], object]:
         raise NoScoreError(f"this torch knows no {_NAMES[case.dtype]}")
     if case.dtype == "fp8":
         if not hasattr(torch, "_scaled_mm"):
-            raise NoScoreError("this torch has no _scaled_mm, by which it multiplies fp8")
+            raise NoScoreError(_("this torch has no _scaled_mm, by which it multiplies fp8"))
         left = torch.randn(m, k, device=device, dtype=torch.float32).to(kind)
         right = torch.randn(n, k, device=device, dtype=torch.float32).to(kind).t()
         one = torch.ones((), device=device, dtype=torch.float32)
@@ -99,8 +100,8 @@ def memory(torch: Any, index: int, case: Case) -> Measured:
     free = torch.cuda.mem_get_info(index)[0]
     size = min(case.size_bytes, int(free * 0.9) // buffers // cases.MIB * cases.MIB)
     if size < 64 * cases.MIB:
-        raise NoScoreError("the GPU has less free memory than its caches would hide")
-    first, second, *rest = (torch.ones(size // 4, device=f"cuda:{index}", dtype=torch.float32) for _ in range(buffers))
+        raise NoScoreError(_("the GPU has less free memory than its caches would hide"))
+    first, second, *rest = (torch.ones(size // 4, device=f"cuda:{index}", dtype=torch.float32) for _number in range(buffers))
     if case.way == "copy":
         times = within(torch, lambda: first.copy_(second), case.budget_s)
     else:
@@ -135,7 +136,7 @@ def soak(torch: Any, index: int, capability: tuple[int, int]) -> Iterator[None]:
     for step in range(1 << 30):
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         first.record()
-        for _ in range(rounds):
+        for _number in range(rounds):
             torch.matmul(left, left, out=out)
         last.record()
         torch.cuda.synchronize()
@@ -147,7 +148,7 @@ def soak(torch: Any, index: int, capability: tuple[int, int]) -> Iterator[None]:
 def reason(torch: Any, error: BaseException) -> str:
     """Why a test has no score, in a sentence of one line."""
     if isinstance(error, torch.cuda.OutOfMemoryError):
-        return "the GPU has not enough free memory for it"
+        return _("the GPU has not enough free memory for it")
     text = " ".join(str(error).split()) or type(error).__name__
     if "out of memory" in text:
         return "memory for it could not be had: " + text[:200]

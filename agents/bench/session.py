@@ -22,6 +22,7 @@ from agents.device import DriverError
 from agents.loop import agent_version
 from agents.nvml_device import NvmlDevice, NvmlDriver
 from wire.bench import BenchReport, Missing, Score
+from wire.sentence import Sentence, _, of
 from wire.terminal import printable
 
 SETTLE_S: Final = 240.0
@@ -34,7 +35,7 @@ _JOIN_S: Final = 150.0
 _LEAVES_S: Final = 5.0
 """In which the driver forgets a process that has ended."""
 _ENVIRONMENT: Final = ("NCCL_", "CUDA_MODULE_LOADING", "CUBLAS_", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
-NO_TORCH: Final = (
+NO_TORCH: Final = _(
     "torch is not installed for this Python ({python}), and it does the measuring: install it (pip install torch), or start fettle bench"
     " with the Python that has it. Only --only disk goes without."
 )
@@ -116,7 +117,7 @@ class Run:
     def _on_disk(self) -> None:
         folder = self._settings.disk
         assert folder is not None  # noqa: S101 - it is wanted
-        self._say(f"disk: {folder}")
+        self._say(Sentence(_("disk: {folder}"), folder=folder))
         for name, found in disk.measure(folder, quick=self._settings.quick):
             if isinstance(found, Score):
                 self._scores.append(found)
@@ -125,11 +126,11 @@ class Run:
 
     def _on_gpus(self) -> None:
         if importlib.util.find_spec("torch") is None:
-            raise BenchRefusedError(NO_TORCH.format(python=platform.python_version()))
+            raise BenchRefusedError(Sentence(NO_TORCH, python=platform.python_version()))
         try:
             devices = [one for one in self._driver.open() if isinstance(one, NvmlDevice)]
         except DriverError as error:
-            raise BenchRefusedError(f"the GPUs cannot be read: {error}") from None
+            raise BenchRefusedError(Sentence(_("the GPUs cannot be read: {why}"), why=error)) from None
         versions = self._driver.versions()
         self._versions |= {"driver": versions.driver or "", "cuda_driver": versions.cuda or ""}
         self._gpus = chosen(devices, self._settings.gpus, os.environ)
@@ -145,7 +146,7 @@ class Run:
         try:
             workers = started(self._cpus, environment)
         except WorkerError as error:
-            raise BenchRefusedError(str(error)) from None
+            raise BenchRefusedError(of(error)) from None
         try:
             self._measure(workers)
         finally:
@@ -170,11 +171,15 @@ class Run:
         told = "; ".join(f"GPU {index} by {who}" for index, who in held.items())
         if not self._settings.beside_others and not afterwards:
             raise BenchRefusedError(
-                f"the GPUs are in use: {told}. End that first, or measure beside it with --beside-others: the result is marked, and no GPU"
-                " is judged by it."
+                Sentence(
+                    _(
+                        "the GPUs are in use: {who}. End that first, or measure beside it with --beside-others: the result is marked, and no GPU is judged by it."
+                    ),
+                    who=told,
+                )
             )
         self._shared = True
-        self._say(f"in use by others, the result is marked: {told}")
+        self._say(Sentence(_("in use by others, the result is marked: {who}"), who=told))
 
     def _measure(self, workers: list[Worker]) -> None:
         try:
@@ -183,7 +188,7 @@ class Run:
                 said = worker.hear(until)
                 if said is None or said.what != "ready":
                     raise BenchRefusedError(
-                        said.reason if said is not None and said.reason else worker.gone or "no GPU could be used"
+                        said.reason if said is not None and said.reason else worker.gone or Sentence(_("no GPU could be used"))
                     )
                 self._versions |= said.versions
             self._settle(workers)
@@ -209,7 +214,7 @@ class Run:
         bound = (QUICK_SETTLE_S if self._settings.quick else SETTLE_S) if bound is None else bound
         if bound <= 0:
             return
-        self._say(f"load until temperatures settle, {bound:.0f} s at most")
+        self._say(Sentence(_("load until temperatures settle, {seconds:.0f} s at most"), seconds=bound))
         for worker in workers:
             worker.tell(Order(do="soak"))
         until = time.monotonic() + bound
@@ -262,7 +267,7 @@ class Run:
         order = Order(do="join", meeting=meeting)
         joined = all_of(workers, {worker.number: order for worker in workers}, _JOIN_S)
         failed = [answer for answer in joined if answer.said is None or answer.said.what != "done"]
-        return next(((one.said.reason if one.said else one.worker.gone) or "no reason is told" for one in failed), "")
+        return next(((one.said.reason if one.said else one.worker.gone) or _("no reason is told") for one in failed), "")
 
     def _ask(self, workers: Sequence[Worker], wanted: Mapping[int, Case]) -> None:
         """One test on some GPUs at the same time; what comes of it is kept."""
@@ -277,7 +282,7 @@ class Run:
                 self._keep(worker.number, replace(said.score, gpu=uuid), said.began, said.ended)
             else:
                 why = worker.gone if said is None else said.reason
-                self._missing.append(Missing(name=case.name, gpu=uuid, reason=printable(why or "it gave no score")[:300]))
+                self._missing.append(Missing(name=case.name, gpu=uuid, reason=printable(why or _("it gave no score"))[:300]))
 
     def _keep(self, number: int, score: Score, began: float, ended: float) -> None:
         assert self._watch is not None  # noqa: S101

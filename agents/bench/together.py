@@ -7,6 +7,7 @@ from agents.bench.arithmetic import all_reduce_bus_bytes, iterations
 from agents.bench.cases import Case
 from agents.bench.on_gpu import Measured, NoScoreError, score
 from agents.bench.timing import by_events, one_s
+from wire.sentence import _
 
 PATIENCE_S: Final = 90
 """For ranks to find each other, and for one operation."""
@@ -22,7 +23,7 @@ class Ranks:
         self._torch = torch
         self._distributed: Any = importlib.import_module("torch.distributed")
         if not self._distributed.is_available() or not self._distributed.is_nccl_available():
-            raise NoScoreError("this torch was built without NCCL")
+            raise NoScoreError(_("this torch was built without NCCL"))
         self._device = f"cuda:{rank}"
         self._distributed.init_process_group(
             "nccl", init_method=f"file://{meeting}", rank=rank, world_size=ranks, timeout=timedelta(seconds=PATIENCE_S)
@@ -38,7 +39,7 @@ class Ranks:
         except torch.cuda.OutOfMemoryError:
             buffer = None
         if self._agreed(0.0 if buffer is None else 1.0, "MIN") == 0:
-            raise NoScoreError("a GPU of the run has not enough free memory for it")
+            raise NoScoreError(_("a GPU of the run has not enough free memory for it"))
 
         def op() -> None:
             self._distributed.all_reduce(buffer)

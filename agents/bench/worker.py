@@ -13,6 +13,7 @@ from agents.bench import on_gpu
 from agents.bench.on_gpu import Measured, NoScoreError
 from agents.bench.orders import Order, Said, encode, order
 from agents.bench.together import Ranks
+from wire.sentence import _
 from wire.terminal import printable
 
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
@@ -38,7 +39,7 @@ def start(index: int) -> tuple[Any, Said]:
     try:
         torch: Any = importlib.import_module("torch")
         if not torch.cuda.is_available():
-            return None, Said(what="missing", reason="torch sees no GPU: it may be built without CUDA, or for another driver")
+            return None, Said(what="missing", reason=_("torch sees no GPU: it may be built without CUDA, or for another driver"))
         torch.cuda.set_device(index)
         torch.zeros(1, device=f"cuda:{index}")
         torch.cuda.synchronize()
@@ -113,14 +114,14 @@ class _Worker:
             if case.kind != "all_reduce":
                 return on_gpu.measure(self._torch, self._index, case)
             if self._group is None:
-                raise NoScoreError("the GPUs of the run could not be joined")
+                raise NoScoreError(_("the GPUs of the run could not be joined"))
             return self._group.measure(case)
         finally:
             self._torch.cuda.empty_cache()
 
     def _soak(self) -> None:
         """Load the GPU until the next order comes."""
-        for _ in on_gpu.soak(self._torch, self._index, self._torch.cuda.get_device_capability(self._index)):
+        for _turn in on_gpu.soak(self._torch, self._index, self._torch.cuda.get_device_capability(self._index)):
             if select.select([sys.stdin], [], [], 0)[0]:
                 return
 

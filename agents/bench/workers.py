@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from agents.bench.orders import MAX_LINE, Order, Said, encode, said
+from wire.sentence import Sentence, _
 
 START_S: Final = 240.0
 """For torch to be imported, from a cold network disk too, and a context to be made."""
@@ -78,7 +79,7 @@ class Worker:
         try:
             found = self._heard.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
-            self.gone = "it gave no answer in time and was ended"
+            self.gone = _("it gave no answer in time and was ended")
             self.kill()
             return None
         if found is None:
@@ -139,5 +140,5 @@ def started(cpus: Sequence[str], environment: Mapping[str, str]) -> list[Worker]
     except OSError as error:
         for worker in found:
             worker.kill()
-        raise WorkerError(f"no process can be started: {error.strerror or error}") from None
+        raise WorkerError(Sentence(_("no process can be started: {why}"), why=error.strerror or error)) from None
     return found

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from wire.sentence import Sentence, _
+
 PREFIX: Final = "fettle.dev/"
 HEALTH: Final = PREFIX + "health"
 REASONS: Final = PREFIX + "health-reasons"
@@ -98,7 +100,8 @@ def _text(reasons: Iterable[str]) -> str:
 
 def sentence(name: str, patch: Mapping[str, Any]) -> str:
     """What a patch does, for a person."""
-    did = {True: ", cordoned", False: ", schedulable again"}.get(patch.get("spec", {}).get("unschedulable"), "")
+    did = {True: _("{node}: {state}, cordoned{why}"), False: _("{node}: {state}, schedulable again{why}")}
     news = patch["metadata"]["annotations"]
-    state = news.get(HEALTH)
-    return f"{name}: {state or 'as before'}{did}" + (f" ({news[REASONS]})" if news.get(REASONS) else "")
+    state = news.get(HEALTH) or Sentence(_("as before"))
+    why = f" ({news[REASONS]})" if news.get(REASONS) else ""
+    return Sentence(did.get(patch.get("spec", {}).get("unschedulable"), "{node}: {state}{why}"), node=name, state=state, why=why)

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import urllib3
 
+from wire.sentence import Sentence, _
+
 DEADLINE_S: Final = 30.0
 _MAX_BYTES: Final = 64_000_000
 _TEXT_MAX: Final = 200
@@ -28,7 +30,7 @@ class Rest:
 
     def __init__(self, url: str, token_file: Path | None, ca_file: Path | None) -> None:
         if not url.startswith(("https://", "http://")):
-            raise RestError(f"{url!r} is no address of a server: it begins with https:// or http://.")
+            raise RestError(Sentence(_("{url} is no address of a server: it begins with https:// or http://."), url=repr(url)))
         self._url = url.rstrip("/")
         self._token_file = token_file
         self._pool = urllib3.PoolManager(
@@ -56,23 +58,38 @@ class Rest:
             finally:
                 response.release_conn()
         except urllib3.exceptions.HTTPError as error:
-            raise RestError(f"{self._url} cannot be reached: {_plain(str(error))}.") from None
+            raise RestError(Sentence(_("{url} cannot be reached: {why}."), url=self._url, why=_plain(str(error)))) from None
         try:
             told = json.loads(content)
         except (ValueError, RecursionError):
             told = None
         if not 200 <= response.status < 300:
             why = _said(told)
-            raise RestError(f"{method} {self._url}{path} answers with HTTP status {response.status}{why}", response.status)
+            raise RestError(
+                Sentence(
+                    _("{method} {url}{path} answers with HTTP status {status}{why}"),
+                    method=method,
+                    url=self._url,
+                    path=path,
+                    status=response.status,
+                    why=why,
+                ),
+                response.status,
+            )
         if told is None:
-            raise RestError(f"{method} {self._url}{path} answers with what is no JSON.", response.status)
+            raise RestError(
+                Sentence(_("{method} {url}{path} answers with what is no JSON."), method=method, url=self._url, path=path),
+                response.status,
+            )
         return told
 
     def _token(self, file: Path) -> str:
         try:
             return file.read_text(encoding="ascii").strip()
         except (OSError, ValueError) as error:
-            raise RestError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+            raise RestError(
+                Sentence(_("{file} cannot be read: {why}."), file=file, why=getattr(error, "strerror", None) or error)
+            ) from None
 
 
 def _said(told: object) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from agents.kubernetes.hints import Seen, Told, patches, seen, sentence, told
 from agents.kubernetes.rest import Rest, RestError
+from wire.sentence import Sentence, _
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,9 @@ def cluster(url: str | None, account: Path = ACCOUNT) -> Rest:
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise RestError(
-            "this is no pod of a cluster: give the API server with --api, as http://127.0.0.1:8001 of `kubectl proxy`."
+            Sentence(
+                _("this is no pod of a cluster: give the API server with --api, as http://127.0.0.1:8001 of `kubectl proxy`.")
+            )
         )
     return Rest(f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", account / "token", account / "ca.crt")
 

@@ -8,6 +8,7 @@ from typing import Final
 from agents.slurm import queue_json, tables
 from agents.slurm.commands import SlurmError, asked
 from agents.slurm.runs import SlurmRun
+from wire.sentence import Sentence, _
 
 _NAME: Final = re.compile(r"^ClusterName\s*=\s*(\S+)", re.M)
 _MOST: Final = 1000
@@ -18,7 +19,7 @@ def name() -> str:
     """The cluster's name; SlurmError where the controller does not tell it."""
     found = _NAME.search(asked(["scontrol", "show", "config"]))
     if found is None:
-        raise SlurmError("scontrol show config names no cluster: give it with --cluster.")
+        raise SlurmError(Sentence(_("scontrol show config names no cluster: give it with --cluster.")))
     return found[1]
 
 

@@ -5,6 +5,8 @@ import subprocess
 from collections.abc import Sequence
 from typing import Final
 
+from wire.sentence import Sentence, _
+
 DEADLINE_S: Final = 30.0
 _MAX_BYTES: Final = 256_000_000
 """Of an answer: squeue in JSON takes about 3 kB a job."""
@@ -28,13 +30,19 @@ def asked(words: Sequence[str], deadline_s: float = DEADLINE_S) -> str:
     try:
         done = subprocess.run(words, env=told, capture_output=True, timeout=deadline_s, check=False)  # noqa: S603 - fixed words
     except subprocess.TimeoutExpired:
-        raise SlurmError(f"{words[0]} did not answer within {deadline_s:.0f} s.") from None
+        raise SlurmError(
+            Sentence(_("{command} did not answer within {seconds:.0f} s."), command=words[0], seconds=deadline_s)
+        ) from None
     except OSError as error:
-        raise SlurmError(f"{words[0]} cannot be started: {error.strerror or error}.", absent=True) from None
+        raise SlurmError(
+            Sentence(_("{command} cannot be started: {why}."), command=words[0], why=error.strerror or error), absent=True
+        ) from None
     if done.returncode or len(done.stdout) > _MAX_BYTES:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        why = said[-1][:300] if said else f"it ended with code {done.returncode}"
-        raise SlurmError(f"{words[0]}: {why}.", absent=done.returncode == 127 or _lacks(" ".join(said)))
+        why = said[-1][:300] if said else Sentence(_("it ended with code {code}"), code=done.returncode)
+        raise SlurmError(
+            Sentence(_("{command}: {why}."), command=words[0], why=why), absent=done.returncode == 127 or _lacks(" ".join(said))
+        )
     return done.stdout.decode(errors="replace")
 
 

@@ -10,7 +10,7 @@ from django.core.management.commands import makemessages
 
 from advisor import prose
 
-LEFT_OUT: Final = (".venv", "data", "tests", "bench", "lab", "build", "staticfiles", ".scratch")
+LEFT_OUT: Final = (".venv", "data", "tests", "lab", "build", "staticfiles", ".scratch")
 
 
 class Command(makemessages.Command):
@@ -36,4 +36,5 @@ class Command(makemessages.Command):
     def find_files(self, root: str) -> list[makemessages.TranslatableFile]:
         """The tree's files, and one with what the rules say in docstrings and comments: xgettext reads neither."""
         found: list[makemessages.TranslatableFile] = super().find_files(root)
+        found = [one for one in found if not Path(one.dirpath).is_relative_to("bench")]  # a pattern would leave agents/bench out too
         return [*found, makemessages.TranslatableFile(str(self.prose.parent), self.prose.name, self.default_locale_path)]
