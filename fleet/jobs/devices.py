@@ -20,10 +20,11 @@ _NOTHING: Final = frozenset({"", "(null)", "n/a", "none", "void", "nodevfiles"})
 """How Slurm and NVIDIA's tools say that there is none."""
 _INDEX: Final = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 _HEX: Final = r"[0-9a-f]"
-_UUID: Final = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
-_GPU: Final = re.compile(rf"GPU-{_HEX}[0-9a-f-]{{0,35}}", re.I)
-_MIG: Final = re.compile(rf"MIG-{_UUID}", re.I)
-_OLD_MIG: Final = re.compile(rf"MIG-(GPU-{_UUID})/(\d{{1,3}})/(\d{{1,3}})", re.I)
+_WORD: Final = r"[0-9A-Za-z][0-9A-Za-z-]"
+"""What a UUID has behind its kind: of drivers hexadecimal digits, of the GPUs of a recording that is played other letters too."""
+_UUID: Final = re.compile(rf"(GPU|MIG)-({_WORD}{{0,75}})", re.I | re.A)
+_DIGITS: Final = re.compile(rf"({_HEX}|-)+", re.I)
+_OLD_MIG: Final = re.compile(rf"MIG-(GPU-{_WORD}{{0,75}})/(\d{{1,3}})/(\d{{1,3}})", re.I | re.A)
 _PCI: Final = re.compile(rf"(?:({_HEX}{{4,8}}):)?({_HEX}{{2}}):({_HEX}{{2}})\.([0-7])", re.I)
 _GRES: Final = re.compile(
     r"(?P<kind>gpu|mps|shard)(?P<type>:[A-Za-z_][A-Za-z0-9_.-]{0,60})?(?::(?P<total>\d{1,6}))?"
@@ -76,8 +77,10 @@ def _read(one: str) -> tuple[Iterable[str], bool]:
         return (), False
     if found := _INDEX.fullmatch(one):
         return _indexes(found), False
-    if _GPU.fullmatch(one) or _MIG.fullmatch(one) or _OLD_MIG.fullmatch(one):
-        return (one[:4].upper() + one[4:].lower().replace("gpu-", "GPU-"),), False
+    if found := _OLD_MIG.fullmatch(one):
+        return (f"MIG-{_uuid(found[1])}/{found[2]}/{found[3]}",), False
+    if _UUID.fullmatch(one):
+        return (_uuid(one),), False
     if found := _PCI.fullmatch(one):
         return (_bus_id(found),), False
     if found := _GRES.fullmatch(one):
@@ -87,6 +90,12 @@ def _read(one: str) -> tuple[Iterable[str], bool]:
         " or as Slurm does (gpu:h100:2(IDX:0-1))."
     )
     raise DeviceError(says.format(device=one[:60]))
+
+
+def _uuid(told: str) -> str:
+    """As drivers write it, in small digits; one with other letters as it was told."""
+    kind, _, rest = told.partition("-")
+    return f"{kind.upper()}-{rest.lower() if _DIGITS.fullmatch(rest) else rest}"
 
 
 def _indexes(found: re.Match[str]) -> Iterable[str]:

@@ -9,6 +9,8 @@ ONE = "GPU-8f2a1c3e-1111-2222-3333-444455556666"
 TWO = "GPU-8f2a9d00-1111-2222-3333-444455556666"
 SLICE = "MIG-1d2c3b4a-1111-2222-3333-444455556666"
 OLD = f"MIG-{ONE}/7/0"
+PLAYED = "GPU-REPLAY-9f86d081884c7d65"
+"""As agents/replay.py names the GPUs of a recording."""
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,11 @@ OLD = f"MIG-{ONE}/7/0"
         (f"{ONE},{SLICE}", [ONE, SLICE]),
         (OLD, [OLD]),
         (OLD.lower().replace("mig", "MIG"), [OLD]),
+        (PLAYED, [PLAYED]),
+        (f"{PLAYED},0", [PLAYED, "0"]),
+        (PLAYED.replace("GPU", "gpu"), [PLAYED]),
+        ("MIG-1g-10gb", ["MIG-1g-10gb"]),
+        (f"MIG-{PLAYED}/7/0", [f"MIG-{PLAYED}/7/0"]),
         ("00000000:17:00.0", ["00000000:17:00.0"]),
         ("0000:ae:00.0", ["00000000:AE:00.0"]),
         ("17:00.0", ["00000000:17:00.0"]),
@@ -57,7 +64,7 @@ def test_every_spelling_is_read(told: str | list[str | int], names: list[str]) -
 
 @pytest.mark.parametrize(
     "told",
-    ["x", "3-1", "0-1024", "-2", "GPU-", "GPU-xyz", "MIG-123", "cuda:0", "/dev/nvidia0", "0;1", "gpu:h100:2(IDX:a)", "0 1", "\x00", "12345", "h100:2",
+    ["x", "3-1", "0-1024", "-2", "GPU-", "MIG-", "GPU--1", "GPU-a_b", "GPU-é", "GPU-" + "a" * 77, "GPU-1/7/0", "cuda:0", "/dev/nvidia0", "0;1", "gpu:h100:2(IDX:a)", "0 1", "\x00", "12345", "h100:2",
      "tpu:2", "gpu:h100:2(IDX:0-1"],
 )  # fmt: skip
 def test_what_is_no_device_is_refused_with_the_spellings_that_are(told: str) -> None:
@@ -90,6 +97,7 @@ CARDS = [
     Gpu(pk=1, uuid=ONE, index=0, pci_bus_id="00000000:17:00.0", mig_mode=True),
     Gpu(pk=2, uuid=SLICE, index=0, pci_bus_id="00000000:17:00.0", parent_uuid=ONE, mig_gpu_instance=7, mig_compute_instance=0),
     Gpu(pk=3, uuid=TWO, index=1, pci_bus_id="00000000:AE:00.0"),
+    Gpu(pk=5, uuid=PLAYED, index=2),
     Gpu(pk=4, uuid="GPU-00000000-dead-dead-dead-000000000000", index=1, present=False),
 ]
 
@@ -97,7 +105,7 @@ CARDS = [
 @pytest.mark.parametrize(
     ("name", "pk"),
     [
-        ("0", 1), ("1", 3), ("2", None), (ONE, 1), (ONE.replace("8f2a", "8F2A"), 1), (SLICE, 2), (OLD, 2), (f"MIG-{ONE}/7/1", None),
+        ("0", 1), ("1", 3), ("2", 5), ("3", None), (PLAYED, 5), (PLAYED.lower(), 5), ("GPU-REPLAY", 5), ("GPU-REPLAY-x", None), (ONE, 1), (ONE.replace("8f2a", "8F2A"), 1), (SLICE, 2), (OLD, 2), (f"MIG-{ONE}/7/1", None),
         ("GPU-8f2a1", 1), ("GPU-8f2a9", 3), ("GPU-8f2a", None), ("GPU-9", None), ("17:00.0", 1), ("0000:ae:00.0", 3),
         ("gpu:h100:2", None),
     ],
