@@ -58,14 +58,18 @@ def _head(job: Mapping[str, Any], number: int, total: int) -> Iterator[str]:
 
 
 def _gpus(job: Mapping[str, Any]) -> str:
-    """Where it holds or held which."""
+    """Where it holds or held which. Of a large job the server names the first ones."""
     by_node: dict[str, list[str]] = {}
-    for one in job.get("allocations", ()):
+    named = job.get("allocations", ())
+    for one in named:
         index = one.get("gpu_index")
         name = str(index) if index is not None else str(one["device"])
         by_node.setdefault(one["node_name"], []).append(name + (" (shared)" if one["shared"] else ""))
     places = "; ".join(f"{node}: {', '.join(dict.fromkeys(names))}" for node, names in sorted(by_node.items()))
-    total = job["gpus_total"] or sum(len(set(names)) for names in by_node.values())
+    more = job.get("allocations_total", len(named)) - len(named)
+    if more > 0:
+        places += f"; and {more} more, {job['nodes_total']} node{'s' if job['nodes_total'] != 1 else ''} in all"
+    total = job["gpus_total"] or sum(len(set(names)) for names in by_node.values()) + max(0, more)
     return f"{total}{f' ({places})' if places else ''}" if total else "not told"
 
 

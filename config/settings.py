@@ -214,6 +214,7 @@ SPECTACULAR_SETTINGS = {
         "CommandStateEnum": "fleet.commands.models.STATES",
         "HealthStateEnum": "fleet.health.signs.STATES",
         "JobStateEnum": "fleet.jobs.models.STATES",
+        "JobSourceEnum": "fleet.jobs.models.SOURCES",
         "StateEnum": "fleet.api.serializers.STATES",
         "RuleStateEnum": "fleet.tuning.models.STATES",
         "RuleScopeEnum": "fleet.api.rules.SCOPES",

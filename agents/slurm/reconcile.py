@@ -18,7 +18,10 @@ _UNKNOWN: Final = ("", "pending")
 
 
 class Known(Struct, frozen=True):
-    """A run as the server has it: `held` counts the devices that it holds now, by node; times are seconds since 1970."""
+    """A run as the server has it: `held` counts the devices that it holds now, by node; times are seconds since 1970.
+
+    Of a run on many devices the server names the first: then `held` is empty, and the totals alone are known.
+    """
 
     job_id: str
     started_at: float
@@ -26,6 +29,8 @@ class Known(Struct, frozen=True):
     restarts: int
     held: Mapping[str, int]
     all_known: bool
+    held_total: int | None = None
+    nodes_total: int | None = None
 
 
 def merged(queued: Iterable[SlurmRun], accounted: Iterable[SlurmRun]) -> list[SlurmRun]:
@@ -99,6 +104,11 @@ def _has_all(one: Known, run: SlurmRun) -> bool:
     """True where the server knows by name as many devices as Slurm gave: a prolog told their UUIDs, which Slurm's own numbers are not."""
     if not one.all_known:
         return False
+    if one.held_total is not None:
+        told = [gpus_in(listed) for listed in run.whole.values()]
+        is_single = not any("[" in node or "," in node for node in run.whole)
+        total = sum(count or 0 for count in told) if is_single else run.gpus_total
+        return one.held_total == total and (not is_single or one.nodes_total == len(told))
     if any("[" in node or "," in node for node in run.whole):
         return sum(one.held.values()) == run.gpus_total
     return dict(one.held) == {node: gpus_in(listed) for node, listed in run.whole.items()}

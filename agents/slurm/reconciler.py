@@ -126,8 +126,10 @@ class Reconciler:
 def known_of(row: Mapping[str, Any]) -> Known:
     """A row of GET /api/v1/jobs/."""
     held: dict[str, int] = {}
-    still = [one for one in row.get("allocations", ()) if one["until_at"] is None]
-    for one in still:
+    named = row.get("allocations", ())
+    still = [one for one in named if one["until_at"] is None]
+    is_whole = row.get("allocations_total", len(named)) == len(named)  # of a large job the server names the first ones
+    for one in still if is_whole else ():
         held[one["node_name"]] = held.get(one["node_name"], 0) + 1
     ended_at = row["ended_at"]
     return Known(
@@ -136,7 +138,11 @@ def known_of(row: Mapping[str, Any]) -> Known:
         ended_at=None if ended_at is None else _seconds(ended_at),
         restarts=int(row["restarts"]),
         held=held,
-        all_known=bool(still) and all(one["gpu"] is not None for one in still),
+        all_known=(bool(still) and all(one["gpu"] is not None for one in still))
+        if is_whole
+        else row["held_total"] > 0 and row["held_unknown_total"] == 0,
+        held_total=None if is_whole else row["held_total"],
+        nodes_total=None if is_whole else row["held_nodes_total"],
     )
 
 

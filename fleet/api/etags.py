@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-_PASSING: Final = frozenset({"told_at", "age_s", "checked_at", "made_at"})
+_PASSING: Final = frozenset({"told_at", "age_s", "checked_at", "made_at", "created"})
 """What changes although nothing happened. The tags are weak, as HTTP calls those of bodies that mean the same."""
 
 

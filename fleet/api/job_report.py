@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from fleet.api.asked import StrictQuery
 from fleet.api.etags import Tagged
-from fleet.api.jobs import HELD, JobSerializer
+from fleet.api.job_rows import JobSerializer
 from fleet.api.problems import problem
 from fleet.api.serializers import FindingSerializer
 from fleet.jobs.models import Job
@@ -171,7 +171,7 @@ class JobReportView(Tagged, StrictQuery):
 
         It is kept for good when the job has ended: readings that age out later change nothing in it.
         """
-        job = get_object_or_404(Job.objects.prefetch_related(HELD), pk=id)
+        job = get_object_or_404(Job, pk=id)
         return Response(answer(job))
 
 

@@ -3,12 +3,20 @@
 from typing import Any, Final
 
 import django_filters
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Q, QuerySet
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, PolymorphicProxySerializer, extend_schema, extend_schema_view
-from rest_framework import serializers, status
+from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiParameter,
+    OpenApiResponse,
+    PolymorphicProxySerializer,
+    extend_schema,
+    extend_schema_view,
+)
+from rest_framework import status
 from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.permissions import IsAuthenticated
@@ -16,48 +24,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet
 
+from fleet.accounts.models import ApiToken
 from fleet.api.asked import PageQuery, StrictQuery
 from fleet.api.bodies import Form, Json
 from fleet.api.etags import Tagged
 from fleet.api.filters import Moment, Strict, named
 from fleet.api.job_bodies import JobBody, read
+from fleet.api.job_rows import BRIEF, TOLD_ROWS, AllocationQuery, AllocationSerializer, JobSerializer, url_of
 from fleet.api.pagination import Page
 from fleet.api.permissions import MayTellJobs
-from fleet.api.problems import problem, rows
+from fleet.api.problems import problem
 from fleet.api.serializers import FindingSerializer
+from fleet.jobs.extent import doubts
 from fleet.jobs.models import SOURCES, STATES, Allocation, Job
 from fleet.jobs.telling import keep
 from fleet.reports.happened import findings_of
-
-
-class AllocationSerializer(serializers.ModelSerializer[Allocation]):
-    """One device that the job holds, or held; `gpu` is null for one that no agent has told of."""
-
-    gpu_index = serializers.IntegerField(source="gpu.index", read_only=True, allow_null=True, default=None)
-    gpu_uuid = serializers.CharField(source="gpu.uuid", read_only=True, allow_null=True, default=None)
-
-    class Meta:
-        model = Allocation
-        fields = ("node", "node_name", "device", "gpu", "gpu_index", "gpu_uuid", "shared", "from_at", "until_at")
-        read_only_fields = fields
-
-
-class JobSerializer(serializers.ModelSerializer[Job]):
-    """One run of one job, with what it holds or held. `target` is what findings call it."""
-
-    target = serializers.CharField(read_only=True)
-    source = serializers.ChoiceField(choices=SOURCES, read_only=True)  # type: ignore[assignment] # a field
-    state = serializers.ChoiceField(choices=STATES, read_only=True)
-    labels = serializers.DictField(child=serializers.CharField(), read_only=True)
-    allocations = AllocationSerializer(many=True, read_only=True)
-
-    class Meta:
-        model = Job
-        fields = (
-            "id", "cluster", "job_id", "target", "source", "state", "started_at", "ended_at", "exit_code", "name", "user", "account",
-            "partition", "family", "gpus_total", "array_job_id", "restarts", "labels", "told_at", "allocations",
-        )  # fmt: skip
-        read_only_fields = fields
 
 
 class JobMoment(Moment):
@@ -102,8 +83,6 @@ class JobFilter(Strict):
         return rows.filter(Q(ended_at=None) | Q(ended_at__gte=value))
 
 
-HELD: Final = Prefetch("allocations", Allocation.objects.select_related("gpu"))
-"""With their GPUs in the same query: thousands of GPUs by their ids are more than SQLite takes in one."""
 _ID: Final = [OpenApiParameter("id", OpenApiTypes.INT64, OpenApiParameter.PATH, description="The run's id.")]
 _UNKNOWN: Final = problem(401, "The caller is not known.")
 _ONE_OR_MANY: Final = PolymorphicProxySerializer(
@@ -129,14 +108,14 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
     filterset_class = JobFilter
     parser_classes = [Json, Form]
     permission_classes = [IsAuthenticated, MayTellJobs]
-    queryset = Job.objects.prefetch_related(HELD).order_by("-started_at", "-pk")
+    queryset = Job.objects.order_by("-started_at", "-pk")
     lookup_value_regex = "[0-9]{1,18}"
-    queries = {"findings": PageQuery}
+    queries = {"findings": PageQuery, "allocations": AllocationQuery}
 
     @extend_schema(
         summary="Tell jobs: starts, changes, ends",
         request={"application/json": _ONE_OR_MANY, "application/x-www-form-urlencoded": JobBody},
-        responses={200: rows("Job", "All were known."), 201: rows("Job", "Some are new.")}
+        responses={200: OpenApiResponse(TOLD_ROWS, "All were known."), 201: OpenApiResponse(TOLD_ROWS, "Some are new.")}
         | problem(400, "What of the request does not fit, by field.")
         | problem(403, "The caller may not tell jobs.")
         | problem(409, "No run of the job is known, and the request does not say when it started; or it ends before it starts.")
@@ -165,12 +144,46 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
     def create(self, request: Request) -> Response:
         """Keep one object or a list of at most 500, all or none; a form holds one. 201 when some are new, 200 otherwise.
 
-        Told again, nothing changes: a run is known by cluster, job_id and started_at.
+        Told again, nothing changes: a run is known by cluster, job_id and started_at. The answer is short; who may read gets the runs whole.
         """
-        kept = keep(read(request.data), timezone.now())
+        asked = read(request.data)
+        kept = keep(asked, timezone.now())
         found = {job.pk: job for job in self.get_queryset().filter(pk__in={job.pk for job, _is_new in kept})}
+        told = doubts(found.values(), {given["node"].lower() for one in asked for given in one.get("allocations", ())})
         code = status.HTTP_201_CREATED if any(is_new for _job, is_new in kept) else status.HTTP_200_OK
-        return Response(JobSerializer([found[job.pk] for job, _is_new in kept], many=True).data, status=code)
+        whole: Any = {}
+        if not isinstance(request.auth, ApiToken) or request.auth.allows("read"):
+            whole = {row["id"]: row for row in JobSerializer([*found.values()], many=True).data}
+        answers = [
+            {
+                **(whole[job.pk] if whole else BRIEF.to_representation(found[job.pk])),
+                "url": url_of(job), "created": is_new, "warnings": told.get(job.pk, []),
+            }
+            for job, is_new in kept
+        ]  # fmt: skip
+        return Response(answers, status=code)
+
+    @extend_schema(
+        summary="What a run holds or held",
+        parameters=[*_ID, AllocationQuery],
+        responses={200: AllocationSerializer(many=True)}
+        | problem(404, "No such run.")
+        | problem(400, "What of the query does not fit.")
+        | _UNKNOWN,
+        filters=False,
+    )
+    @action(detail=True)
+    def allocations(self, request: Request, pk: str) -> Response:
+        """Its devices by node and device, page by page; those that it gave back have `until_at`."""
+        job = get_object_or_404(Job, pk=pk)  # the list's filters have the same names
+        held = job.allocations.select_related("gpu").order_by("node_name", "device", "from_at")
+        if "node" in self.query:
+            held = held.filter(node_name__iexact=self.query["node"])
+        if "open" in self.query:
+            held = held.filter(until_at__isnull=self.query["open"])
+        paginator = Page()
+        page = paginator.paginate_queryset(held, request, view=self)
+        return paginator.get_paginated_response(AllocationSerializer(page or [], many=True).data)
 
     @extend_schema(
         summary="Findings of a run",
@@ -182,7 +195,7 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
     def findings(self, request: Request, pk: str) -> Response:
         """What was found of the job and of the GPUs that it held, while it ran: the strongest first."""
         job = self.get_object()
-        findings = findings_of(job).select_related("node").prefetch_related("gpus")
+        findings = findings_of(job).select_related("node")
         paginator = Page()
         page = paginator.paginate_queryset(findings, request, view=self)
         return paginator.get_paginated_response(FindingSerializer(page or [], many=True).data)

@@ -12,6 +12,7 @@ from advisor.finding import SEVERITIES
 from fleet.accounts.plain_text import plain_text
 from fleet.api import readings
 from fleet.api.asked import AskedSerializer
+from fleet.api.finding_gpus import FindingList
 from fleet.findings import cost, words
 from fleet.findings.content import Rendered, render
 from fleet.findings.lifecycle import MOVES
@@ -246,6 +247,7 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
     advice = serializers.ChoiceField(choices=ADVICE, read_only=True)
     node_name = serializers.CharField(source="node.name", read_only=True, allow_null=True, default=None)
     gpus = serializers.SerializerMethodField()
+    gpus_left_out = serializers.SerializerMethodField()
     state = serializers.SerializerMethodField()
     says = serializers.SerializerMethodField()
     cost_a_day = serializers.SerializerMethodField()
@@ -259,8 +261,9 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
 
     class Meta:
         model = Finding
+        list_serializer_class = FindingList
         fields = (
-            "id", "rule", "severity", "scope", "target", "node", "node_name", "gpus", "state", "bottleneck", "confidence",
+            "id", "rule", "severity", "scope", "target", "node", "node_name", "gpus", "gpus_left_out", "state", "bottleneck", "confidence",
             "recoverable", "gpus_total", "gpu_hours_a_day", "cost_a_day", "currency", "condition", "advice", "says", "origin",
             "seen_total", "opened_at", "last_seen_at", "resolved_at", "shadow", "acknowledged",
         )  # fmt: skip
@@ -272,8 +275,16 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
         return AcknowledgementSerializer(held[0]).data if held else None
 
     def get_gpus(self, finding: Finding) -> list[int]:
-        """The ids of the GPUs that it is about."""
-        return [gpu.pk for gpu in finding.gpus.all()]
+        """The ids of the GPUs that it is about; in lists the first 64, and `gpus_left_out` says how many more there are."""
+        if "first_gpus" not in self.context:
+            return list(finding.gpus.values_list("pk", flat=True))
+        ids: list[int] = self.context["first_gpus"].get(finding.pk, ((), 0))[0]
+        return list(ids)
+
+    def get_gpus_left_out(self, finding: Finding) -> int:
+        """How many of them are not listed; /findings/{id}/ lists all."""
+        left: int = self.context.get("first_gpus", {}).get(finding.pk, ((), 0))[1]
+        return left
 
     @extend_schema_field(serializers.ChoiceField(choices=STATES))
     def get_state(self, finding: Finding) -> str:

@@ -77,7 +77,7 @@ class FindingViewSet(StrictQuery, ReadOnlyModelViewSet[Finding]):
     serializer_class = FindingSerializer
     filterset_class = FindingFilter
     permission_classes = [*ReadOnlyModelViewSet.permission_classes, MayChangeFindings]
-    queryset = Finding.objects.select_related("node").prefetch_related("gpus", "acknowledgements").order_by(*RANK, "id")
+    queryset = Finding.objects.select_related("node").prefetch_related("acknowledgements").order_by(*RANK, "id")
 
     @extend_schema(summary="A finding's history", responses=TransitionSerializer(many=True), filters=False)
     @action(detail=True, pagination_class=None)

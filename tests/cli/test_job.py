@@ -89,6 +89,13 @@ Not told:
     )
 
 
+def test_of_a_large_job_the_first_devices_are_named_and_the_others_counted() -> None:
+    """The server sends no more of them."""
+    job = JOB | {"gpus_total": None, "allocations_total": 8000, "nodes_total": 1000}
+
+    assert "GPUs:    8000 (gpu01: 0 (shared); gpu02: 2, 3; and 7997 more, 1000 nodes in all)" in lines({"job": job}, 1, 1)
+
+
 def test_what_was_not_measured_is_not_printed() -> None:
     """No line stands for 0 that nobody measured; the bottleneck is then what the first finding blames, or not judged."""
     bare = {"job": JOB | {"gpus_total": None, "allocations": [], "exit_code": None, "labels": {}}, "findings": []}

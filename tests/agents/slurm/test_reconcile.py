@@ -3,6 +3,7 @@
 from typing import Any
 
 from agents.slurm.reconcile import Known, merged, to_tell
+from agents.slurm.reconciler import known_of
 from agents.slurm.runs import SlurmRun
 
 NOW = 10_000.0
@@ -41,6 +42,34 @@ def test_devices_are_told_where_the_server_lacks_some_or_knows_no_card_of_that_n
         (body,) = to_tell("lab", [run()], [row], NOW, NOW)
 
         assert body["allocations"] == [{"nodes": "n1", "devices": "gpu:1(IDX:0)"}]
+
+
+def test_of_a_run_on_many_devices_the_totals_are_compared() -> None:
+    """The server names the first of them alone: as many devices on as many nodes are all of them."""
+    many = {f"n{number}": "gpu:h200:8(IDX:0-7)" for number in range(3)}
+    all_there = {"held": {}, "held_total": 24, "nodes_total": 3}
+    cases: tuple[tuple[dict[str, str], dict[str, Any], bool], ...] = (
+        (many, {}, False), (many, {"held_total": 23}, True), (many, {"nodes_total": 2}, True), (many, {"all_known": False}, True),
+        ({"n[0-2]": "gpu:h200:8"}, {}, False),
+    )  # fmt: skip
+    for devices, differs, is_told in cases:
+        (body,) = to_tell("lab", [run(devices=devices, gpus_total=24)], [known(**all_there | differs)], NOW, NOW)
+
+        assert ("allocations" in body) is is_told
+
+
+def test_a_row_of_the_server_is_read_whole_or_by_its_totals() -> None:
+    """Devices that were given back are not held."""
+    one = {"node_name": "n1", "gpu": 1, "until_at": None}
+    row: dict[str, Any] = {
+        "job_id": "7", "started_at": "1970-01-01T00:16:40Z", "ended_at": None, "restarts": 0, "allocations_total": 3,
+        "allocations": [one, one | {"gpu": 2}, one | {"until_at": "1970-01-01T00:20:00Z", "gpu": None}],
+    }  # fmt: skip
+    more = row | {"allocations_total": 8000, "held_total": 7000, "held_nodes_total": 900, "held_unknown_total": 0}
+
+    assert known_of(row) == known(1000.0, held={"n1": 2})
+    assert known_of(more) == known(1000.0, held={}, held_total=7000, nodes_total=900)
+    assert known_of(more | {"held_unknown_total": 1}).all_known is False
 
 
 def test_shards_take_nothing_back() -> None:

@@ -64,6 +64,8 @@ def test_a_start_is_kept_and_shown_as_it_was_told(olga: APIClient, bob: APIClien
     assert [(one["gpu"], one["device"], one["gpu_uuid"], one["from_at"], one["until_at"]) for one in job["allocations"]] == [
         (card.pk, str(card.index), card.uuid, START, None) for card in cards
     ]
+    of_the_request = {"url": f"{PATH}{job['id']}/", "created": True, "warnings": []}
+    assert {name: job.pop(name) for name in of_the_request} == of_the_request
     assert bob.get(PATH).json()["results"] == [job]
     assert bob.get(f"{PATH}{job['id']}/").json() == job
 
@@ -254,7 +256,7 @@ def test_findings_of_a_run_are_those_of_the_job_and_of_its_gpus_while_it_ran(olg
 
 
 def test_a_job_on_more_gpus_than_sqlite_takes_by_name_is_answered(olga: APIClient) -> None:
-    """1,100 GPUs in one answer, to who told and to who reads."""
+    """1,100 GPUs, to who told and to who reads."""
     n1 = node("n1")
     Gpu.objects.bulk_create(Gpu(node=n1, uuid=f"GPU-{index}", index=index, model="NVIDIA H200") for index in range(1024))
     n2 = node("n2")
@@ -262,10 +264,21 @@ def test_a_job_on_more_gpus_than_sqlite_takes_by_name_is_answered(olga: APIClien
     told = olga.post(
         PATH, KEY | {"allocations": [{"node": "n1", "devices": "0-1023"}, {"node": "n2", "devices": "0-75"}]}, format="json"
     )
+    (job,) = olga.get(PATH).json()["results"]
 
     assert told.status_code == 201
-    assert sum(one["gpu"] is not None for one in told.json()[0]["allocations"]) == 1100
-    assert len(olga.get(PATH).json()["results"][0]["allocations"]) == 1100
+    for one in (told.json()[0], job):
+        assert (one["held_total"], one["held_nodes_total"], one["held_unknown_total"], one["nodes_total"]) == (1100, 2, 0, 2)
+        assert (one["allocations_total"], len(one["allocations"])) == (1100, 16)
+    assert olga.get(job["allocations_url"], {"node": "N2", "page_size": "1000"}).json()["count"] == 76
+
+
+def test_devices_of_played_gpus_are_found_by_their_uuids(olga: APIClient) -> None:
+    """Recordings' GPUs have letters of their own."""
+    card = gpu(node("n1"), 0, uuid="GPU-REPLAY-9f86d081884c7d65")
+    (job,) = olga.post(PATH, KEY | {"nodes": "n1", "devices": card.uuid}, format="json").json()
+
+    assert [(one["gpu"], one["device"]) for one in job["allocations"]] == [(card.pk, card.uuid)]
 
 
 def test_a_start_about_then_is_told_by_nodes_that_do_not_know_it(olga: APIClient) -> None:
