@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fleet.health.signs import State
-from fleet.inventory.models import Gpu, Node
+from fleet.inventory.cards import Card, Machine
 
 WHYS: Final = ("model", "unknown", "drain", "avoid", "nvlink", "held", "busy", "power")
 """Why a node is left out, in the order in which it is asked."""
@@ -26,9 +26,9 @@ class Wanted:
 class Place:
     """A node that fits, with the GPUs to take."""
 
-    node: Node
+    node: Machine
     state: State
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[Card, ...]
     free_total: int
     power_headroom_w: float | None
     """The least of its GPUs'; None where it was not asked for."""

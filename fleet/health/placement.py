@@ -4,23 +4,25 @@ A GPU is free when no open allocation holds it and no process is seen on it. Car
 and are not offered. Nothing is reserved: two that ask at the same time get the same answer.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext, ngettext
 
 from fleet.health import states
 from fleet.health.needs import WHYS, Answer, LeftOut, Place, Wanted
 from fleet.health.signs import State, events, states_by_findings, worse
-from fleet.inventory.models import STALE_AFTER, Gpu, Node
+from fleet.inventory.cards import Card, Inventory, Machine, inventory
+from fleet.inventory.models import STALE_AFTER, Node
 from fleet.jobs.devices import stands_for
 from fleet.jobs.models import Allocation
 from fleet.store import clock
 
-BRIDGED: Final = ("PCIe", "NVL")
+BRIDGED: Final = ("pcie", "nvl")
 """Parts of the names of cards that bridges join in pairs or fours; which ones, NVML does not tell."""
 NAMED: Final = 20
 """Nodes that are named beside a reason."""
@@ -33,13 +35,25 @@ _SEEN_S: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """One node's GPUs of the model, counted."""
+class _Pool:
+    """The cards of a model, as long as no row of a GPU changes: by node how many, how many that NVLink joins, and those to offer.
 
-    node: int
-    name: str
+    `node_of` has the node of each card to offer, `by_node` the node of every GPU there is or was.
+    """
+
+    total: Mapping[int, int]
+    linked: Mapping[int, int]
+    offered: Mapping[int, tuple[Card, ...]]
+    node_of: Mapping[int, int]
+    by_node: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One node that fits by its numbers. `sick`: of its cards those that something speaks against."""
+
+    node: Machine
     total: int
-    linked: int
     free: int
     sick: frozenset[int]
     unnamed: int
@@ -48,10 +62,10 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Idle:
-    """One node's GPUs that would do, by id; the most power that so many of them have left."""
+    """One node's cards that would do; the most power that so many of them have left."""
 
     row: _Row
-    gpus: tuple[int, ...]
+    cards: tuple[Card, ...]
     free_total: int
     headroom_w: float | None
     room: Mapping[int, float]
@@ -63,92 +77,97 @@ _Why: TypeAlias = dict[str, LeftOut]
 def place(wanted: Wanted, at: datetime) -> Answer:
     """Where `wanted` fits now. StoreError when the store cannot be read."""
     why: _Why = {name: LeftOut(name) for name in WHYS}
-    fitting = [row for row in _rows(wanted, at) if _fits(row, wanted, why)]
-    fitting.sort(key=lambda row: (row.state != "usable", row.free - wanted.gpus, row.name))
+    there = inventory()
+    pool = there.made((wanted.model, wanted.one_nvlink_domain), partial(_pool, wanted))
+    held = frozenset(Allocation.objects.filter(until_at=None, gpu__isnull=False).order_by().values_list("gpu", flat=True))
+    fitting = _fitting(wanted, at, there.machines, pool, held, why)
+    fitting.sort(key=lambda row: (row.state != "usable", row.free - wanted.gpus, row.node.name))
     looked_at = fitting[: max(MOST_LOOKED_AT, wanted.limit)]
     first = max(_FIRST, wanted.limit)
     found: list[_Idle] = []
     for part in (looked_at[:first], looked_at[first:]):
         if part and len(found) < wanted.limit:
-            found += _idle(part, wanted, why, int(at.timestamp()))
-    found.sort(key=lambda one: (one.row.state != "usable", one.free_total, -(one.headroom_w or 0.0), one.row.name))
+            found += _idle(part, wanted, pool, held, why, int(at.timestamp()))
+    found.sort(key=lambda one: (one.row.state != "usable", one.free_total, -(one.headroom_w or 0.0), one.row.node.name))
     left_out = tuple(one for one in why.values() if one.nodes_total)
-    return Answer(tuple(_places(found[: wanted.limit], wanted)), len(fitting), left_out)
+    return Answer(tuple(_place(one, wanted) for one in found[: wanted.limit]), len(fitting), left_out)
 
 
-def _leave(why: _Why, name: str, row: _Row) -> None:
+def _pool(wanted: Wanted, cards: Inventory) -> _Pool:
+    part = wanted.model.lower()
+    total: Counter[int] = Counter()
+    linked: Counter[int] = Counter()
+    offered: dict[int, list[Card]] = {}
+    of_model = {model: part in model.lower() for model in {card.model for card in cards.cards()}}
+    bridged = {model: any(one in model.lower() for one in BRIDGED) for model in of_model}
+    for card in cards.cards():
+        if not card.is_whole or not of_model[card.model]:
+            continue
+        total[card.node] += 1
+        is_linked = bool(card.nvlink_links) and not bridged[card.model]
+        linked[card.node] += is_linked
+        if is_linked or not wanted.one_nvlink_domain:
+            offered.setdefault(card.node, []).append(card)
+    return _Pool(
+        dict(total),
+        dict(linked),
+        {node: tuple(mine) for node, mine in offered.items()},
+        {card.pk: node for node, mine in offered.items() for card in mine},
+        {card.pk: card.node for card in cards.cards()},
+    )
+
+
+def _leave(why: _Why, name: str, node: Machine) -> None:
     one = why[name]
     one.nodes_total += 1
     if len(one.nodes) < NAMED:
-        one.nodes.append(row.name)
+        one.nodes.append(node.name)
 
 
-def _cards(wanted: Wanted) -> QuerySet[Gpu]:
-    rows = Gpu.objects.filter(present=True, parent_uuid="").exclude(mig_mode=True)
-    return rows.filter(model__icontains=wanted.model) if wanted.model else rows
-
-
-def _linked() -> Q:
-    linked = Q(nvlink_links__gt=0)
-    for part in BRIDGED:
-        linked &= ~Q(model__contains=part)
-    return linked
-
-
-def _rows(wanted: Wanted, at: datetime) -> Iterable[_Row]:
-    """Every node, with its GPUs counted by the database: a row a GPU would be the fleet's size in each request."""
-    held = Exists(Allocation.objects.filter(gpu=OuterRef("pk"), until_at=None))
-    wants = {"total": Count("pk"), "free": Count("pk", filter=~held & _linked() if wanted.one_nvlink_domain else ~held)}
-    if wanted.one_nvlink_domain:
-        wants["linked"] = Count("pk", filter=_linked())
-    rows: Any = _cards(wanted).order_by().values("node").annotate(**wants)
-    counted = {row["node"]: row for row in rows}
-    names = dict(Node.objects.order_by("name").values_list("pk", "name"))
+def _fitting(
+    wanted: Wanted, at: datetime, machines: Mapping[int, Machine], pool: _Pool, held: Collection[int], why: _Why
+) -> list[_Row]:
+    """The nodes that fit by their numbers, by name. Each node is looked at: only numbers and words are asked of it."""
+    of_nodes, of_gpus = _states(machines, at)
+    sick: dict[int, set[int]] = {}
+    for pk, state in of_gpus.items():
+        if pk in pool.node_of:
+            sick.setdefault(pool.node_of[pk], set()).add(pk)
+        if state == "drain" and pk in pool.by_node:  # one that fell off the bus is not listed any more, and drains its node
+            of_nodes[pool.by_node[pk]] = "drain"
     fresh = set(Node.objects.filter(last_seen_at__gte=at - STALE_AFTER).order_by().values_list("pk", flat=True))
-    of_nodes, of_gpus = _states(names, at)
-    sick = _sick(wanted, of_gpus, of_nodes)
+    taken = Counter(map(pool.node_of.get, held))
     unnamed = _unnamed()
-    none = {"total": 0, "free": 0}
-    for pk, name in names.items():
-        row = counted.get(pk, none)
-        mine = sick.get(pk, {})
-        yield _Row(
-            pk,
-            name,
-            total=row["total"],
-            linked=row.get("linked", row["total"]),
-            free=row["free"] - (sum(mine.values()) if wanted.healthy else 0),
-            sick=frozenset(mine),
-            unnamed=unnamed.get(pk, 0),
-            state=worse(of_nodes.get(pk, "usable"), "usable" if pk in fresh else "unknown"),
-        )
+    fitting = []
+    for pk, node in machines.items():
+        total = pool.total.get(pk, 0)
+        if total < wanted.gpus:
+            _leave(why, "model", node)
+            continue
+        mine = sick.get(pk, ())
+        unhurt = len(pool.offered.get(pk, ())) - taken.get(pk, 0)
+        free = unhurt - (sum(one not in held for one in mine) if wanted.healthy else 0)
+        health: State = "usable" if pk in fresh else "unknown"
+        if pk in of_nodes:
+            health = worse(of_nodes[pk], health)
+        left = _left(wanted, health, pool.linked.get(pk, 0), free - unnamed.get(pk, 0), len(mine))
+        if left:
+            _leave(why, left, node)
+        else:
+            fitting.append(_Row(node, total, free, frozenset(mine), unnamed.get(pk, 0), health))
+    return fitting
 
 
-def _states(names: Mapping[int, str], at: datetime) -> tuple[dict[int, State], dict[int, State]]:
+def _states(machines: Mapping[int, Machine], at: datetime) -> tuple[dict[int, State], dict[int, State]]:
     """By node and by GPU, of those that something speaks against."""
     nodes, gpus = states_by_findings()
+    names = {pk: node.name for pk, node in machines.items()}
     for more in (events(None, at), states.maintenance(names, at)):
         for of, told in ((nodes, more.nodes), (gpus, more.gpus)):
             for key, signs in told.items():
                 for sign in signs:
                     of[key] = worse(of.get(key, "usable"), sign.state)
     return nodes, gpus
-
-
-def _sick(wanted: Wanted, of_gpus: Mapping[int, State], of_nodes: dict[int, State]) -> dict[int, dict[int, bool]]:
-    """By node its GPUs that something speaks against, with whether they would count as free. For a GPU to drain its node is drained."""
-    keys = list(of_gpus)
-    found: dict[int, dict[int, bool]] = {}
-    for first in range(0, len(keys), 500):
-        part = keys[first : first + 500]
-        held = set(Allocation.objects.filter(gpu__in=part, until_at=None).values_list("gpu", flat=True))
-        counted = set(_cards(wanted).filter(pk__in=part).values_list("pk", flat=True))
-        for pk, node in Gpu.objects.filter(pk__in=part).order_by().values_list("pk", "node_id"):
-            if pk in counted:
-                found.setdefault(node, {})[pk] = pk not in held
-            if of_gpus[pk] == "drain":  # one that fell off the bus is not listed any more
-                of_nodes[node] = "drain"
-    return found
 
 
 def _unnamed() -> dict[int, int]:
@@ -159,89 +178,77 @@ def _unnamed() -> dict[int, int]:
     return found
 
 
-def _fits(row: _Row, wanted: Wanted, why: _Why) -> bool:
-    if row.total < wanted.gpus:
-        left = "model"
-    elif row.state in ("unknown", "drain"):
-        left = row.state
-    elif row.state == "avoid" and wanted.healthy:
-        left = "avoid"
-    elif wanted.one_nvlink_domain and row.linked < wanted.gpus:
-        left = "nvlink"
-    elif row.free - row.unnamed < wanted.gpus:
-        left = "avoid" if wanted.healthy and row.free - row.unnamed + len(row.sick) >= wanted.gpus else "held"
-    else:
-        return True
-    _leave(why, left, row)
-    return False
+def _left(wanted: Wanted, state: State, linked: int, free: int, sick: int) -> str:
+    """Why a node with enough cards is left out; empty where it is not."""
+    if state in ("unknown", "drain"):
+        return state
+    if state == "avoid" and wanted.healthy:
+        return "avoid"
+    if wanted.one_nvlink_domain and linked < wanted.gpus:
+        return "nvlink"
+    if free < wanted.gpus:
+        return "avoid" if wanted.healthy and free + sick >= wanted.gpus else "held"
+    return ""
 
 
-def _idle(rows: Collection[_Row], wanted: Wanted, why: _Why, now: int) -> list[_Idle]:
+def _idle(rows: Collection[_Row], wanted: Wanted, pool: _Pool, held: Collection[int], why: _Why, now: int) -> list[_Idle]:
     """Those of a few nodes that fit when their processes and their power are looked at, too."""
-    cards = _cards(wanted).filter(node__in=[row.node for row in rows])
-    if wanted.one_nvlink_domain:
-        cards = cards.filter(_linked())
-    cards = cards.exclude(Exists(Allocation.objects.filter(gpu=OuterRef("pk"), until_at=None)))
-    by_node: dict[int, list[int]] = {}
-    limits: dict[int, float | None] = {}
-    for pk, node, limit_w in cards.order_by("index", "pk").values_list("pk", "node_id", "power_limit_w"):
-        by_node.setdefault(node, []).append(pk)
-        limits[pk] = limit_w
-    busy = _busy(limits, now)
-    power = _power(limits, now) if wanted.power_headroom_w is not None else {}
-    room = {pk: limit_w - power[pk] for pk, limit_w in limits.items() if limit_w is not None and pk in power}
+    free = {row.node.pk: [card for card in pool.offered[row.node.pk] if card.pk not in held] for row in rows}
+    keys = [card.pk for cards in free.values() for card in cards]
+    ahead = clock.ahead("gpu", keys)
+    busy = _busy(keys, now, ahead)
+    power = _power(keys, now, ahead) if wanted.power_headroom_w is not None else {}
     found = []
     for row in rows:
-        idle = [pk for pk in by_node.get(row.node, ()) if pk not in busy and not (wanted.healthy and pk in row.sick)]
+        idle = [card for card in free[row.node.pk] if card.pk not in busy and not (wanted.healthy and card.pk in row.sick)]
         if len(idle) - row.unnamed < wanted.gpus:
-            _leave(why, "busy", row)
+            _leave(why, "busy", row.node)
             continue
         headroom_w = None
+        room: dict[int, float] = {}
         if wanted.power_headroom_w is not None:
             least = wanted.power_headroom_w
-            idle = [pk for pk in idle if pk in room and room[pk] >= least]
+            room = {
+                one.pk: one.power_limit_w - power[one.pk] for one in idle if one.power_limit_w is not None and one.pk in power
+            }
+            idle = [card for card in idle if card.pk in room and room[card.pk] >= least]
             if len(idle) - row.unnamed < wanted.gpus:
-                _leave(why, "power", row)
+                _leave(why, "power", row.node)
                 continue
-            headroom_w = sorted((room[pk] for pk in idle), reverse=True)[wanted.gpus - 1]
+            headroom_w = sorted((room[card.pk] for card in idle), reverse=True)[wanted.gpus - 1]
         found.append(_Idle(row, tuple(idle), len(idle) - row.unnamed, headroom_w, room))
     return found
 
 
-def _places(found: Collection[_Idle], wanted: Wanted) -> Iterable[Place]:
-    """Each with the GPUs to take and why."""
-    wide = ("node_id", "index", "uuid", "model", "numa_node")
-    gpus = Gpu.objects.only(*wide).in_bulk([pk for one in found for pk in one.gpus])
-    nodes = Node.objects.only("name", "recording").in_bulk([one.row.node for one in found])
-    for one in found:
-        taken = _chosen([gpus[pk] for pk in one.gpus], wanted.gpus)
-        least = None if wanted.power_headroom_w is None else min(one.room[gpu.pk] for gpu in taken)
-        reasons = tuple(_reasons(one, taken, wanted, least))
-        yield Place(nodes[one.row.node], one.row.state, taken, one.free_total, least, reasons)
+def _place(one: _Idle, wanted: Wanted) -> Place:
+    """It with the GPUs to take and why."""
+    taken = _chosen(one.cards, wanted.gpus)
+    least = None if wanted.power_headroom_w is None else min(one.room[card.pk] for card in taken)
+    return Place(one.row.node, one.row.state, taken, one.free_total, least, tuple(_reasons(one, taken, wanted, least)))
 
 
-def _busy(keys: Collection[int], now: int) -> set[int]:
+def _busy(keys: Collection[int], now: int, ahead: clock.Ahead) -> set[int]:
     """The GPUs on which a process was seen a moment ago."""
-    return set(clock.latest("process", now - _SEEN_S, keys, [])["entity"].to_list()) if keys else set()
+    return set(clock.latest("process", now - _SEEN_S, keys, [], ahead=ahead)["entity"].to_list()) if keys else set()
 
 
-def _power(keys: Collection[int], now: int) -> dict[int, float]:
+def _power(keys: Collection[int], now: int, ahead: clock.Ahead) -> dict[int, float]:
     """What each GPU draws, in W, of those of which it is known."""
-    rows = clock.latest("gpu", now - _LATEST_S, keys, ["power_w"]).select("entity", "power_w") if keys else None
+    rows = clock.latest("gpu", now - _LATEST_S, keys, ["power_w"], ahead=ahead).select("entity", "power_w") if keys else None
     return {} if rows is None else {entity: watts for entity, watts in rows.iter_rows() if watts is not None}
 
 
-def _chosen(idle: list[Gpu], count: int) -> tuple[Gpu, ...]:
+def _chosen(idle: tuple[Card, ...], count: int) -> tuple[Card, ...]:
     """On one NUMA node where one has enough, on the one that has the fewest; else by index."""
-    by_numa: dict[int, list[Gpu]] = {}
+    by_numa: dict[int, list[Card]] = {}
     for gpu in idle:
         if gpu.numa_node is not None:
             by_numa.setdefault(gpu.numa_node, []).append(gpu)
     enough = [gpus for gpus in by_numa.values() if len(gpus) >= count]
-    return tuple(min(enough, key=len, default=idle)[:count])
+    return tuple(min(enough, key=len, default=[*idle])[:count])
 
 
-def _reasons(one: _Idle, taken: tuple[Gpu, ...], wanted: Wanted, least: float | None) -> Iterable[str]:
+def _reasons(one: _Idle, taken: tuple[Card, ...], wanted: Wanted, least: float | None) -> Iterable[str]:
     row, free = one.row, one.free_total
     says = ngettext(
         "{free} of its {total} GPU of this model is free.", "{free} of its {total} GPUs of this model are free.", row.total

@@ -1,10 +1,14 @@
 """The nouns all else points at: nodes, GPUs, what happened to them, what they cannot say."""
 
+from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 
-from django.db import models
+from django.db import models, transaction
 from django.utils import timezone
 from django.utils.translation import pgettext_lazy
+
+from fleet.inventory.gpu_rows import REMEMBERED, GpuRows, changed
 
 PROMETHEUS = "prometheus"
 """Source of a node that is read from a Prometheus."""
@@ -109,6 +113,8 @@ class Gpu(models.Model):
     present = models.BooleanField(default=True, help_text="False once the agent no longer lists it.")
     created_at = models.DateTimeField(default=timezone.now)
 
+    objects = GpuRows.as_manager()
+
     class Meta:
         verbose_name = pgettext_lazy("model", "GPU")
         verbose_name_plural = pgettext_lazy("model", "GPUs")
@@ -117,6 +123,35 @@ class Gpu(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node.name} GPU {self.index}"
+
+    def save(self, *args: Any, update_fields: Iterable[str] | None = None, **kwargs: Any) -> None:
+        """As Django's; the GPUs of its node have another version then (gpu_rows.py)."""
+        with transaction.atomic():
+            super().save(*args, update_fields=update_fields, **kwargs)
+            if update_fields is None or REMEMBERED.intersection(update_fields):
+                changed([self.node_id])
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """As Django's, likewise."""
+        with transaction.atomic():
+            told = super().delete(*args, **kwargs)
+            changed([self.node_id])
+        return told
+
+
+class GpuListing(models.Model):
+    """Which rows of a node's GPUs count now: `version` is another number after each change of them. A node without a row never had GPUs
+    since versions are kept."""
+
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="listing")
+    version = models.BigIntegerField()
+
+    class Meta:
+        verbose_name = pgettext_lazy("model", "version of a node's GPUs")
+        verbose_name_plural = pgettext_lazy("model", "versions of nodes' GPUs")
+
+    def __str__(self) -> str:
+        return f"{self.node} {self.version}"
 
 
 class Engine(models.Model):

@@ -18,6 +18,7 @@ def test_engines_and_processes_can_be_undone() -> None:
     assert after - before == {
         "inventory_engine", "inventory_process", "commands_command", "benches_benchrun", "benches_benchscore", "slow_jobrun",
         "slow_slowframe", "slow_coverage", "profiles_jobprofile", "jobs_job", "jobs_allocation", "reports_jobsummary",
+        "inventory_gpulisting",
     }  # fmt: skip
 
 
