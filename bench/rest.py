@@ -4,7 +4,7 @@
 
 The fleet is played_fleet.py's, with a minute of telemetry in the store. On seven GPUs of ten a scheduler's job runs, on three nodes of a
 hundred something speaks against a GPU, and half as many findings as GPUs are open besides. Each request goes through all of Django, in this
-process, one after the other, by a token that has the scope `jobs`: what is measured is the server's own time. Prints a line a request,
+process, one after the other, by tokens that have the scope `jobs` or `read`: what is measured is the server's own time. Prints a line a request,
 then one JSON object: gpus, nodes, jobs, findings, and by request p50_ms, p95_ms, cpu_p50_ms,
 cpu_p95_ms and bytes.
 """
@@ -32,6 +32,13 @@ from bench.played_fleet import GPUS_PER_NODE, build  # isort: skip
 
 SECONDS: Final = 60
 SICK: Final = ("row-remap-failed", "nvlink-fault", "clocks-locked-low")
+PAGE: Final = 100
+"""Nodes of a page of the fleet's health."""
+AT_ONCE: Final = 50
+"""Jobs that are told in one request."""
+DEAR: Final = ("health_of_all", "jobs_told_at_once")
+FEW: Final = 20
+"""Requests of these."""
 FRESH_FOR: Final = timedelta(hours=1)
 """The fleet's agents do not go on: its nodes count as heard of for so long."""
 
@@ -111,6 +118,7 @@ def ask(requests: int) -> dict[str, Any]:
 
     from fleet.accounts.models import ApiToken, User
     from fleet.inventory.models import Gpu, Node
+    from fleet.jobs.models import Job
 
     user = User.objects.create_user("slurm")
     user.groups.add(Group.objects.get(name="operator"))
@@ -119,6 +127,14 @@ def ask(requests: int) -> dict[str, Any]:
     names = list(Node.objects.order_by("name").values_list("name", flat=True))
     cards = list(Gpu.objects.values_list("pk", flat=True))
     model = Gpu.objects.values_list("model", flat=True)[0]
+    reader = Client(headers={"authorization": f"Bearer {ApiToken.issue(user=user, name='pages', scopes=['read'])[1]}"})
+    small = (
+        Job.objects.filter(state="running", allocations__gpu__isnull=False)
+        .order_by("pk")
+        .values_list("pk", flat=True)
+        .distinct()[:50]
+    )
+    reported, large = [kept_report(pk) for pk in small], whole_fleet()
     needs = urlencode({"gpus": 8, "model": model, "one_nvlink_domain": "true", "power_headroom_w": 100})
     draw = random.Random(3)
     number = iter(range(10_000_000, 20_000_000))
@@ -130,21 +146,111 @@ def ask(requests: int) -> dict[str, Any]:
         }  # fmt: skip
         return client.post("/api/v1/jobs/", body, content_type="application/json")
 
+    def starts() -> Any:
+        bodies = [
+            {
+                "cluster": "west", "job_id": str(next(number)), "started_at": time.time(), "source": "slurm", "nodes": draw.choice(names),
+                "devices": f"0-{GPUS_PER_NODE - 1}",
+            }
+            for _ in range(AT_ONCE)
+        ]  # fmt: skip
+        return client.post("/api/v1/jobs/", bodies, content_type="application/json")
+
     def end() -> Any:
         known = str(draw.randrange(10_000_000, 10_000_000 + requests))
         body = {"cluster": "west", "job_id": known, "state": "completed", "exit_code": 0}
         return client.post("/api/v1/jobs/", body, content_type="application/json")
 
+    pages = -(-len(names) // PAGE)
     kinds: dict[str, Callable[[], Any]] = {
         "node_health": lambda: client.get(f"/api/v1/nodes/{draw.choice(names)}/health/"),
         "gpu_health": lambda: client.get(f"/api/v1/gpus/{draw.choice(cards)}/health/"),
         "health_of_16_nodes": lambda: client.get(f"/api/v1/health/?nodes={','.join(draw.sample(names, min(16, len(names))))}"),
+        "health_page": lambda: client.get("/api/v1/health/", {"page": draw.randint(1, pages), "page_size": PAGE}),
+        "health_of_all": lambda: whole_health(client, pages),
         "placement": lambda: client.get("/api/v1/placements/", {"gpus": draw.choice((1, 2, 4, 8))}),
         "placement_with_all_needs": lambda: client.get(f"/api/v1/placements/?{needs}"),
         "job_start": start,
         "job_end": end,
-    }
-    return {kind: dict(measured(kind, call, requests)) for kind, call in kinds.items()}
+        "jobs_told_at_once": starts,
+        "jobs": lambda: reader.get("/api/v1/jobs/", {"open": "true"}),
+        "jobs_of_a_node": lambda: reader.get("/api/v1/jobs/", {"node": draw.choice(names)}),
+        "job": lambda: reader.get(f"/api/v1/jobs/{draw.choice(reported)}/"),
+        "job_of_the_whole_fleet": lambda: reader.get(f"/api/v1/jobs/{large}/"),
+        "allocations_of_it": lambda: reader.get(f"/api/v1/jobs/{large}/allocations/", {"page_size": 1000}),
+        "job_report": lambda: reader.get(f"/api/v1/jobs/{draw.choice(reported)}/report/"),
+        "verifications": lambda: reader.get("/api/v1/verifications/"),
+    }  # fmt: skip
+    found = {}
+    for kind, call in kinds.items():
+        heard_now()
+        found[kind] = dict(measured(kind, call, min(requests, FEW) if kind in DEAR else requests))
+    return found
+
+
+def heard_now() -> None:
+    """Every card draws 100 W now: what is older than a minute counts as unknown, and a bench takes longer."""
+    import polars as pl
+
+    from fleet.inventory.models import Gpu
+    from fleet.store.series import store
+
+    cards, now = list(Gpu.objects.order_by("pk").values_list("pk", flat=True)), int(time.time())
+    store().write("gpu", pl.DataFrame({"entity": cards, "ts": [now] * len(cards), "power_w": [100.0] * len(cards)}))
+
+
+def whole_health(client: Any, pages: int) -> Any:
+    """Every page of the fleet's health, as a scheduler's plugin reads it; the last answer."""
+    for page in range(1, pages + 1):
+        answer = client.get("/api/v1/health/", {"page": page, "page_size": PAGE})
+    return answer
+
+
+def kept_report(pk: int) -> int:
+    """The job itself, with a report that is kept: it is made by the worker, and read from there."""
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    from fleet.jobs.models import Job
+    from fleet.reports.summaries import keep
+
+    job = Job.objects.get(pk=pk)
+    now = timezone.now()
+    Job.objects.filter(pk=pk).update(started_at=now - timedelta(minutes=1))
+    job.allocations.update(from_at=now - timedelta(minutes=1))
+    job.refresh_from_db()
+    keep(job, now)
+    job.summary.due_at = None
+    job.summary.save()
+    return pk
+
+
+def whole_fleet() -> int:
+    """An ended job that had every GPU, and as many verdicts on advice as fill a page; the job."""
+    from django.utils import timezone
+
+    from fleet.inventory.models import Gpu
+    from fleet.jobs.models import Allocation, Job
+    from fleet.verdicts.models import Verification
+
+    now = timezone.now()
+    job = Job.objects.create(
+        cluster="west", job_id="9", started_at=now, ended_at=now, state="completed", source="slurm", user="ada", name="pretrain"
+    )
+    cards = list(Gpu.objects.select_related("node"))
+    Allocation.objects.bulk_create(
+        Allocation(job=job, node=card.node, node_name=card.node.name, gpu=card, device=str(card.index), from_at=now, until_at=now)
+        for card in cards
+    )
+    Verification.objects.bulk_create(
+        Verification(
+            rule="clocks-locked-low", scope="gpu", target=str(card.pk), applied_at=now, due_at=now, verdict="helped", measure="sm_clock_mhz", ratio=1.8,
+            ratio_low=1.7, ratio_high=1.9, before=1000.0, after=1800.0, reason={"id": "", "params": {}},
+        )
+        for card in cards[:1000]
+    )  # fmt: skip
+    return job.pk
 
 
 def measured(kind: str, call: Callable[[], Any], requests: int) -> Iterator[tuple[str, float]]:
