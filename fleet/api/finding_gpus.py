@@ -5,8 +5,8 @@ from typing import Any, Final, cast
 
 from django.db.models import Count, F, Window
 from django.db.models.functions import RowNumber
-from rest_framework import serializers
 
+from fleet.api.target_names import TargetList
 from fleet.findings.models import Finding
 
 FIRST: Final = 64
@@ -28,8 +28,8 @@ def first_gpus(findings: Collection[int]) -> dict[int, tuple[list[int], int]]:
     return found
 
 
-class FindingList(serializers.ListSerializer[Finding]):
-    """Reads once for a whole page which GPUs its findings are about."""
+class FindingList(TargetList):
+    """Reads once for a whole page which GPUs its findings are about, and what their targets are called."""
 
     def to_representation(self, data: Any) -> list[Any]:
         """The page's findings, each with the first of its GPUs."""

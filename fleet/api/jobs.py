@@ -195,7 +195,7 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
     def findings(self, request: Request, pk: str) -> Response:
         """What was found of the job and of the GPUs that it held, while it ran: the strongest first."""
         job = self.get_object()
-        findings = findings_of(job).select_related("node")
+        findings = findings_of(job).select_related("node").prefetch_related("acknowledgements")
         paginator = Page()
         page = paginator.paginate_queryset(findings, request, view=self)
         return paginator.get_paginated_response(FindingSerializer(page or [], many=True).data)

@@ -21,6 +21,7 @@ from fleet.api.asked import AskedSerializer, Nothing, PageQuery, Query, StrictQu
 from fleet.api.permissions import MayTune
 from fleet.api.problems import problem
 from fleet.findings import trials, words
+from fleet.findings.targets import names
 from fleet.tuning import changes
 from fleet.tuning.in_force import state_of
 from fleet.tuning.models import STATES, OwnRule, Trial
@@ -34,6 +35,7 @@ class TrialSerializer(serializers.ModelSerializer[Trial]):
         child=serializers.IntegerField(), read_only=True, help_text="By target, in how many windows it would have fired."
     )
 
+    target_names = serializers.SerializerMethodField()
     of_now = serializers.ListField(
         child=serializers.CharField(),
         read_only=True,
@@ -44,9 +46,13 @@ class TrialSerializer(serializers.ModelSerializer[Trial]):
         model = Trial
         fields = (
             "id", "by_name", "asked_at", "ended_at", "error", "windows_total", "windows_looked_at", "windows_with_data",
-            "judged_total", "fired_total", "targets", "of_now",
+            "judged_total", "fired_total", "targets", "target_names", "of_now",
         )  # fmt: skip
         read_only_fields = fields
+
+    def get_target_names(self, row: Trial) -> dict[str, str]:
+        """By target its name."""
+        return {target: name for (_, target), name in names((row.rule.scope, one) for one in row.targets).items()}
 
 
 class OwnRuleSerializer(serializers.ModelSerializer[OwnRule]):

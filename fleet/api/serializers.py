@@ -13,6 +13,7 @@ from fleet.accounts.plain_text import plain_text
 from fleet.api import readings
 from fleet.api.asked import AskedSerializer
 from fleet.api.finding_gpus import FindingList
+from fleet.api.target_names import name_of
 from fleet.findings import cost, words
 from fleet.findings.content import Rendered, render
 from fleet.findings.lifecycle import MOVES
@@ -246,6 +247,7 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
     condition = serializers.ChoiceField(choices=CONDITIONS, read_only=True)
     advice = serializers.ChoiceField(choices=ADVICE, read_only=True)
     node_name = serializers.CharField(source="node.name", read_only=True, allow_null=True, default=None)
+    target_name = serializers.SerializerMethodField()
     gpus = serializers.SerializerMethodField()
     gpus_left_out = serializers.SerializerMethodField()
     state = serializers.SerializerMethodField()
@@ -263,7 +265,7 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
         model = Finding
         list_serializer_class = FindingList
         fields = (
-            "id", "rule", "severity", "scope", "target", "node", "node_name", "gpus", "gpus_left_out", "state", "bottleneck", "confidence",
+            "id", "rule", "severity", "scope", "target", "target_name", "node", "node_name", "gpus", "gpus_left_out", "state", "bottleneck", "confidence",
             "recoverable", "gpus_total", "gpu_hours_a_day", "cost_a_day", "currency", "condition", "advice", "says", "origin",
             "seen_total", "opened_at", "last_seen_at", "resolved_at", "shadow", "acknowledged",
         )  # fmt: skip
@@ -273,6 +275,10 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
         """Who looks after the alert as it is now; null where nobody does, or it grew worse since."""
         held = [one for one in finding.acknowledgements.all() if one.severity_rank >= finding.severity_rank]
         return AcknowledgementSerializer(held[0]).data if held else None
+
+    def get_target_name(self, finding: Finding) -> str:
+        """The name of the GPU, the node, the service or the job; the target itself where that is gone."""
+        return name_of(self.context, finding)
 
     def get_gpus(self, finding: Finding) -> list[int]:
         """The ids of the GPUs that it is about; in lists the first 64, and `gpus_left_out` says how many more there are."""

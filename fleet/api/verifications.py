@@ -15,6 +15,7 @@ from rest_framework.viewsets import GenericViewSet, ReadOnlyModelViewSet
 from advisor.verification.compare import VERDICTS
 from fleet.api.asked import StrictQuery
 from fleet.api.filters import Moment, Strict
+from fleet.api.target_names import TargetList, name_of
 from fleet.findings import cost
 from fleet.findings.content import sentence
 from fleet.verdicts import words
@@ -25,6 +26,7 @@ from fleet.verdicts.recovered import Record, records
 class VerificationSerializer(serializers.ModelSerializer[Verification]):
     """Advice that was applied, and what was measured of it. `ratio` is of speeds: above 1 is faster, whatever the measure."""
 
+    target_name = serializers.SerializerMethodField()
     verdict = serializers.ChoiceField(choices=VERDICTS, read_only=True, allow_blank=True, help_text="Empty: it waits for a run.")
     reason = serializers.SerializerMethodField()
     rollback = serializers.SerializerMethodField()
@@ -34,12 +36,17 @@ class VerificationSerializer(serializers.ModelSerializer[Verification]):
 
     class Meta:
         model = Verification
+        list_serializer_class = TargetList
         fields = (
-            "id", "finding", "rule", "scope", "target", "family", "applied_at", "by_advisor", "due_at", "gpu_model", "gpus",
+            "id", "finding", "rule", "scope", "target", "target_name", "family", "applied_at", "by_advisor", "due_at", "gpu_model", "gpus",
             "promised_low", "promised_high", "before_from", "before_until", "after_from", "after_until", "measure", "is_estimate",
             "before", "after", "ratio", "ratio_low", "ratio_high", "p", "verdict", "reason", "rollback", "measured_at",
             "recovered_gpu_hours", "recovered_cost", "currency",
         )  # fmt: skip
+
+    def get_target_name(self, row: Verification) -> str:
+        """The name of the GPU, the node, the service or the job; the target itself where that is gone."""
+        return name_of(self.context, row)
 
     def get_reason(self, row: Verification) -> str:
         """Why the verdict is as it is, or why there is none yet, in the language that the request accepts."""

@@ -13,6 +13,7 @@ from fleet.dashboard import words
 from fleet.findings import cost
 from fleet.findings.content import Rendered, render
 from fleet.findings.models import RANK, Finding
+from fleet.findings.targets import names
 
 OPEN: Final = Q(resolved_at=None, condition__in=("firing", "noisy"), shadow=False)
 """What people are told of: a pending condition has not lasted long enough to say so, and rules in shadow say nothing."""
@@ -36,6 +37,7 @@ class Line:
     gpus: tuple[int, ...] = ()  # their indices
     since: datetime | None = None
     members: tuple["Line", ...] = ()  # each finding by itself, where the line stands for several
+    target: str = ""  # what its target is called; `opened` and the finding's page say it
 
 
 def line(finding: Finding, with_gpus: bool = False) -> Line:
@@ -125,9 +127,14 @@ def opened(findings: QuerySet[Finding], rows: Sequence[Mapping[str, Any]]) -> li
     for finding in findings.annotate(where=_where()).filter(wanted).select_related("node").prefetch_related("gpus"):
         where = "" if finding.node_id else finding.target
         found.setdefault((finding.rule, finding.node_id, finding.severity, finding.condition, where), []).append(finding)
-    return [
+    lines = [
         gathered(members) for row in rows if (members := found.get((row["rule"], row["node"], *(row[key] for key in GROUP[2:]))))
     ]
+    every = [one for first in lines for one in (first, *first.members)]
+    called = names((one.finding.scope, one.finding.target) for one in every)
+    for one in every:
+        one.target = called[one.finding.scope, one.finding.target]
+    return lines
 
 
 def gathered(findings: Sequence[Finding]) -> Line:

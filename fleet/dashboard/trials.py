@@ -6,7 +6,7 @@ from typing import Final
 from django.utils.translation import gettext
 
 from fleet.dashboard import words
-from fleet.inventory.models import Engine, Gpu, Node
+from fleet.findings.targets import names
 from fleet.tuning.models import Trial
 
 MOST: Final = 30
@@ -41,12 +41,8 @@ def shown(trial: Trial) -> Shown:
 
 def _names(scope: str, targets: list[str]) -> dict[str, tuple[str, str]]:
     """Name and page of each target that is still there."""
-    keys = [int(target) for target in targets if target.isdecimal()]
-    if scope == "gpu":
-        gpus = Gpu.objects.filter(pk__in=keys).select_related("node")
-        return {str(gpu.pk): (f"{gpu.node.name} GPU {gpu.index}", f"/gpus/{gpu.pk}/") for gpu in gpus}
-    if scope == "node":
-        return {str(pk): (name, "") for pk, name in Node.objects.filter(pk__in=keys).values_list("pk", "name")}
-    if scope == "service":
-        return {str(one.pk): (str(one), "") for one in Engine.objects.filter(pk__in=keys).select_related("node")}
-    return {}
+    found = {}
+    for (_, target), name in names((scope, target) for target in targets).items():
+        page = {"gpu": f"/gpus/{target}/", "node": f"/nodes/{name}/"}.get(scope, "")
+        found[target] = (name, page if name != target else "")
+    return found

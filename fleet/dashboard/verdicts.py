@@ -1,5 +1,6 @@
 """Verdicts as pages show them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.utils.translation import gettext
@@ -8,6 +9,7 @@ from fleet.dashboard import words
 from fleet.findings import cost
 from fleet.findings.content import sentence
 from fleet.findings.models import Finding
+from fleet.findings.targets import names
 from fleet.verdicts import words as verdict_words
 from fleet.verdicts.models import Verification
 from fleet.verdicts.recovered import records
@@ -28,6 +30,9 @@ class Shown:
     reason: str
     rollback: str
     recovered: str
+    target: str = ""
+    path: str = ""
+    """The page of its target; empty where it has none."""
 
     @property
     def is_measured(self) -> bool:
@@ -40,8 +45,14 @@ def word(verdict: str) -> str:
     return words.word(words.ADVICE, verdict) if verdict else gettext("waiting for a run")
 
 
-def shown(row: Verification) -> Shown:
-    """The row as pages show it."""
+def listed(rows: Sequence[Verification]) -> list[Shown]:
+    """The rows as pages show them, each with its target's name."""
+    named = names((row.scope, row.target) for row in rows)
+    return [shown(row, named[row.scope, row.target]) for row in rows]
+
+
+def shown(row: Verification, target: str = "") -> Shown:
+    """The row as pages show it; `target` is what its target is called."""
     return Shown(
         row,
         word(row.verdict),
@@ -51,7 +62,15 @@ def shown(row: Verification) -> Shown:
         verdict_words.reason(row),
         sentence(row.rollback) if row.verdict == "worse" else "",
         cost.total(row.recovered_gpu_hours),
+        target,
+        _path(row, target),
     )
+
+
+def _path(row: Verification, target: str) -> str:
+    if not target or target == row.target:  # a job's name, or one that is gone
+        return ""
+    return {"gpu": f"/gpus/{row.target}/", "node": f"/nodes/{target}/"}.get(row.scope, "")
 
 
 def of_finding(finding: Finding) -> Shown | None:

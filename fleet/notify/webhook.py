@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from fleet.findings.models import Transition
+from fleet.findings.targets import names
 from fleet.notify.models import Delivery
 
 SCHEMES: Final = ("json", "jsons")
@@ -42,6 +43,7 @@ def _finding(transition: Transition) -> dict[str, Any]:
         "severity": row.severity,
         "scope": row.scope,
         "target": row.target,
+        "target_name": names([(row.scope, row.target)])[row.scope, row.target],
         "node": None if row.node is None else row.node.name,
         "gpus": [{"gpu": gpu.pk, "index": gpu.index, "uuid": gpu.uuid} for gpu in row.gpus.all()],
         "condition": transition.after,

@@ -70,7 +70,7 @@ def kept_findings(job: Job) -> list[dict[str, Any]]:
 
 def findings(job: Job, kept: Sequence[dict[str, Any]]) -> list[Finding]:
     """The findings as they are now, and those that are kept of the ones that are gone."""
-    there = {row.pk: row for row in findings_of(job).select_related("node")[:MOST_FINDINGS]}
+    there = {row.pk: row for row in findings_of(job).select_related("node").prefetch_related("acknowledgements")[:MOST_FINDINGS]}
     gone = [_revived(one) for one in kept if one["id"] not in there]
     return [*there.values(), *gone]
 

@@ -44,7 +44,9 @@ def advice(request: HttpRequest) -> HttpResponse:
                 for one in found
             ],
             "recovered": cost.total(sum(hours)) if hours else "",
-            "lines": [{"shown": verdicts.shown(row), "title": titles.get(row.rule, row.rule)} for row in page.object_list],
+            "lines": [
+                {"shown": one, "title": titles.get(one.row.rule, one.row.rule)} for one in verdicts.listed(list(page.object_list))
+            ],
             "total": page.paginator.count,
             "page": page,
             "chosen": chosen,

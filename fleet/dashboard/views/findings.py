@@ -22,6 +22,7 @@ from fleet.findings import cost
 from fleet.findings.content import to_fill
 from fleet.findings.lifecycle import MOVES, MoveError, advise_transition
 from fleet.findings.models import CONDITIONS, Finding
+from fleet.findings.targets import names
 from fleet.inventory.models import Node
 from fleet.slow.past_runs import program_of
 
@@ -89,6 +90,7 @@ def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
     found = get_object_or_404(Finding.objects.select_related("node"), pk=finding_id)
     gpus = list(found.gpus.select_related("node")[:64])
     shown = line(found)
+    shown.target = names([(found.scope, found.target)])[found.scope, found.target]
     return render(
         request,
         "dashboard/finding.html",

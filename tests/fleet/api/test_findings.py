@@ -31,6 +31,7 @@ def test_it_says_what_to_do_about_what(bob: APIClient) -> None:
 
     assert got["node_name"] == "n1"
     assert got["gpus"] == [row.gpus.get().pk]
+    assert got["gpus_left_out"] == 0
     assert got["state"] == "ok"
     assert got["says"]["title"] == "The power limit takes the speed"
     assert got["says"]["evidence"][0] == {
@@ -39,6 +40,18 @@ def test_it_says_what_to_do_about_what(bob: APIClient) -> None:
     assert got["says"]["change"] == [{"kind": "command", "text": "nvidia-smi -i GPU-1 -pl 700", "placeholders": []}]
     assert got["says"]["expected_gain"] == {"low": 1.05, "high": 1.2, "basis": "Measured on one card."}
     assert (got["condition"], got["advice"], got["severity"]) == ("firing", "proposed", "warn")
+
+
+def test_targets_have_names_beside_their_ids(bob: APIClient) -> None:
+    """In lists and alone: of a node, a GPU, a job."""
+    home = node("n7")
+    card = gpu(home, 2)
+    for scope, target in (("node", str(home.pk)), ("gpu", str(card.pk)), ("job", "west/4711")):
+        report(timezone.now(), found(target=target, scope=scope), Place(home.pk, (card.pk,)))
+    told = bob.get("/api/v1/findings/").json()["results"]
+
+    assert {one["scope"]: one["target_name"] for one in told} == {"node": "n7", "gpu": "n7 GPU 2", "job": "west/4711"}
+    assert {bob.get(f"/api/v1/findings/{one['id']}/").json()["target_name"] for one in told} == {"n7", "n7 GPU 2", "west/4711"}
 
 
 def test_the_strongest_come_first(bob: APIClient) -> None:
@@ -106,7 +119,7 @@ def test_the_number_of_queries_does_not_grow(bob: APIClient, django_assert_num_q
     for number in range(15):
         make(str(number), f"n{number}")
 
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7):
         assert len(bob.get("/api/v1/findings/").json()["results"]) == 15
 
 

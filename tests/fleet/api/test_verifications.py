@@ -9,8 +9,10 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from fleet.findings.models import Finding, Transition
+from fleet.inventory.models import Engine
 from fleet.verdicts.models import Verification
 from tests.fleet.api.test_findings import make
+from tests.fleet.rows import gpu, node
 
 pytestmark = pytest.mark.django_db
 
@@ -39,6 +41,23 @@ def test_a_verdict_has_its_numbers_and_its_reason(bob: APIClient, settings: Sett
     assert (got["recovered_gpu_hours"], got["recovered_cost"], got["currency"]) == (40.0, 100.0, "EUR")
     assert got["rollback"] == ""
     assert "before_samples" not in got
+
+
+def test_targets_have_their_names_beside_their_ids(bob: APIClient) -> None:
+    """Of nodes, GPUs and services; a job is called what it is called, and what is gone by its id."""
+    n1 = node("n1")
+    card = gpu(n1, 3)
+    now = timezone.now()
+    engine = Engine.objects.create(node=n1, name="http://127.0.0.1:8000", kind="vllm", first_seen_at=now, last_seen_at=now)
+    called = {
+        ("node", str(n1.pk)): "n1", ("gpu", str(card.pk)): "n1 GPU 3", ("service", str(engine.pk)): str(engine),
+        ("gpu", "987654"): "987654", ("job", "west/4711"): "west/4711",
+    }  # fmt: skip
+    rows = [verified(scope=scope, target=target) for scope, target in called]
+    told = bob.get("/api/v1/verifications/").json()["results"]
+
+    assert {(one["scope"], one["target"]): one["target_name"] for one in told} == called
+    assert bob.get(f"/api/v1/verifications/{rows[0].pk}/").json()["target_name"] == "n1"
 
 
 def test_worse_comes_with_the_rollback(bob: APIClient) -> None:

@@ -61,6 +61,22 @@ def test_the_page_shows_each_verdict_and_each_rules_record(viewer: Client) -> No
     assert "clocks-locked-low" in page
 
 
+def test_targets_are_named_and_linked(viewer: Client) -> None:
+    """Not by the ids that the database gave them; what is gone, and jobs, by what was kept."""
+    node = make_node("n1", 2)
+    card = node.gpus.get(index=1)
+    verified(scope="node", target=str(node.pk))
+    verified(scope="gpu", target=str(card.pk))
+    verified(scope="gpu", target="987654")
+    verified(scope="job", target="west/4711")
+    page = text(viewer, "/advice/")
+
+    assert '<a href="/nodes/n1/">n1</a></span>' in page
+    assert f'<a href="/gpus/{card.pk}/">n1 GPU 1</a></span>' in page
+    assert ">987654</span>" in page
+    assert ">west/4711</span>" in page
+
+
 @pytest.mark.parametrize(("query", "total"), [("verdict=helped", 1), ("verdict=waiting", 1), ("rule=clocks-locked-low", 2)])
 def test_the_list_is_narrowed(viewer: Client, query: str, total: int) -> None:
     """By verdict and by rule."""

@@ -36,5 +36,7 @@ class Command(makemessages.Command):
     def find_files(self, root: str) -> list[makemessages.TranslatableFile]:
         """The tree's files, and one with what the rules say in docstrings and comments: xgettext reads neither."""
         found: list[makemessages.TranslatableFile] = super().find_files(root)
-        found = [one for one in found if not Path(one.dirpath).is_relative_to("bench")]  # a pattern would leave agents/bench out too
+        found = [
+            one for one in found if not Path(one.dirpath).is_relative_to("bench")
+        ]  # a pattern would leave agents/bench out too
         return [*found, makemessages.TranslatableFile(str(self.prose.parent), self.prose.name, self.default_locale_path)]
