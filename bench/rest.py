@@ -173,7 +173,7 @@ def ask(requests: int) -> dict[str, Any]:
         "job_start": start,
         "job_end": end,
         "jobs_told_at_once": starts,
-        "jobs": lambda: reader.get("/api/v1/jobs/", {"open": "true"}),
+        "jobs_page": lambda: reader.get("/api/v1/jobs/", {"open": "true"}),
         "jobs_of_a_node": lambda: reader.get("/api/v1/jobs/", {"node": draw.choice(names)}),
         "job": lambda: reader.get(f"/api/v1/jobs/{draw.choice(reported)}/"),
         "job_of_the_whole_fleet": lambda: reader.get(f"/api/v1/jobs/{large}/"),
