@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from django.db.models import F
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
@@ -195,7 +196,7 @@ class GpuHealthView(_HealthView):
         if id.isdigit():
             gpu = get_object_or_404(rows, pk=int(id))
         else:  # clones of a machine share UUIDs: the one that was told of last
-            newest = rows.filter(uuid__iexact=id).order_by("-present", "-node__last_seen_at").first()
+            newest = rows.filter(uuid__iexact=id).order_by("-present", F("node__last_seen_at").desc(nulls_last=True)).first()
             if newest is None:
                 raise Http404(gettext("No agent has told of the GPU {uuid}.").format(uuid=id))
             gpu = newest

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import Q
+from django.db.models import F, Q
 
 from fleet.jobs.models import Job
 from fleet.reports import document
@@ -94,7 +94,12 @@ def due(at: datetime) -> list[int]:
     over = [
         pk for pk, made, end in Job.objects.filter(ended).values_list("pk", "summary__made_at", "ended_at") if end and made < end
     ]
-    rest = Job.objects.filter(waiting).exclude(pk__in=over).order_by("summary__due_at", "pk").values_list("pk", flat=True)[:1000]
+    rest = (
+        Job.objects.filter(waiting)
+        .exclude(pk__in=over)
+        .order_by(F("summary__due_at").asc(nulls_first=True), "pk")
+        .values_list("pk", flat=True)[:1000]
+    )
     return [*over, *rest]
 
 

@@ -1,16 +1,20 @@
 """The database as it is opened."""
 
+from contextlib import closing
+from pathlib import Path
+
 import pytest
-from django.db import connection
+from django.db.utils import ConnectionHandler
+from pytest_django import DjangoDbBlocker
 
 from config import env, settings
 
 
-@pytest.mark.django_db
-def test_what_is_committed_is_on_the_disk() -> None:
+def test_what_is_committed_is_on_the_disk(tmp_path: Path, django_db_blocker: DjangoDbBlocker) -> None:
     """Events are acked once committed, and their agents forget them: a loss of power must not take a commit back."""
-    with connection.cursor() as cursor:
-        (level,) = cursor.execute("PRAGMA synchronous").fetchone()
+    database = settings._database(f"sqlite:///{tmp_path / 'fettle.sqlite3'}")
+    with django_db_blocker.unblock(), closing(ConnectionHandler({"default": database})["default"]) as connection:
+        (level,) = connection.cursor().execute("PRAGMA synchronous").fetchone()
 
     assert level == 2  # FULL
 

@@ -68,6 +68,15 @@ def test_what_nobody_told_of_is_not_found(bob: APIClient, path: str) -> None:
     assert answer["Content-Type"] == "application/problem+json"
 
 
+def test_of_clones_that_share_a_uuid_the_one_that_reports_is_meant(bob: APIClient) -> None:
+    """Not one that was enrolled and never sent a reading."""
+    silent, heard = gpu(node("never", last_seen_at=None), uuid="GPU-a"), gpu(node("heard"), uuid="GPU-a")
+    answer = bob.get("/api/v1/gpus/GPU-a/health/").json()
+
+    assert silent.uuid == heard.uuid
+    assert (answer["gpu"], answer["state"]) == (heard.pk, "usable")
+
+
 def test_many_nodes_are_asked_for_by_a_schedulers_list(bob: APIClient, cards: list[Gpu]) -> None:
     """One that no agent told of is unknown, and not left out; pages hold the order of the list."""
     node("n3", last_seen_at=timezone.now() - timedelta(minutes=5))

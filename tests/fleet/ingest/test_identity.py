@@ -108,7 +108,7 @@ def test_a_pair_is_told_of_once_a_day_and_again_the_day_after() -> None:
     [
         (NIL, {}),
         (CARD, {"recording": "llama"}),
-        (CARD, {"source": "http://prometheus:9090"}),
+        (CARD, {"source": "prometheus"}),
         (CARD, {"seen_s_ago": 10, "disconnected_at": timezone.now()}),  # it may only be restarting
         (CARD, {"last_seen_at": None}),
     ],

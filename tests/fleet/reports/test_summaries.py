@@ -77,6 +77,14 @@ def test_a_summary_is_due_at_the_end_then_once_more_and_then_never() -> None:
     assert due(NOON + timedelta(days=30)) == []
 
 
+def test_a_job_that_never_had_a_summary_comes_before_those_that_wait_for_another() -> None:
+    """Whatever the database sorts nothing as; else one that runs on would keep the others waiting."""
+    old, new = (job([card], 600, running=True, job_id=str(number)) for number, card in enumerate(cards(2)))
+    keep(old, NOON)
+
+    assert due(NOON + minutes(5)) == [new.pk, old.pk]
+
+
 def test_the_task_makes_what_is_due_within_its_time() -> None:
     """Of two jobs both; with no time left none, and the next run goes on."""
     gpus = cards(2)
