@@ -43,16 +43,20 @@ def tell(told: Sequence[Told], by: User) -> tuple[list[Annotation], int]:
     rows: dict[tuple[str, str, str], Annotation] = {}
     made = 0
     with transaction.atomic():
-        for one in told:
+        for one in sorted(told, key=_key):  # in one order, so that no two requests lock each other out
             values = {
                 "value": one["value"], "at": one["at"] or now, "until": one["until"], "by": by, "by_name": by.get_username()[:150],
             }  # fmt: skip
-            key = one["scope"], one["target"], one["key"]
+            key = _key(one)
             rows[key], is_new = Annotation.objects.update_or_create(scope=key[0], target=key[1], key=key[2], defaults=values)
             made += is_new
         if made:
             _check_room()
-    return list(rows.values()), made
+    return [rows[key] for key in dict.fromkeys(map(_key, told))], made
+
+
+def _key(one: Told) -> tuple[str, str, str]:
+    return one["scope"], one["target"], one["key"]
 
 
 def _check_room() -> None:

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from advisor.diagnosis import Diagnosis as Diagnosed
 from fleet.findings.lifecycle import Place, Target
 from fleet.findings.models import Diagnosis
-from fleet.findings.rows import json_value
+from fleet.findings.rows import json_text
 
 JOB_KEPT: Final = timedelta(hours=1)
 """How long the diagnosis of a job that is gone stays."""
@@ -20,7 +20,6 @@ _VALUES: Final = ("node_id", "gpu_id", "bottleneck", "confidence", "shares", "wi
 def keep(diagnosed: Iterable[Diagnosed], places: Mapping[Target, Place], start: datetime, at: datetime) -> None:
     """Store what was diagnosed of the window from `start` to `at`; the diagnoses of jobs long gone go."""
     span = tuple(connection.ops.adapt_datetimefield_value(moment) for moment in (start, at))
-    shares = Diagnosis._meta.get_field("shares")
     rows = [
         (
             one.scope,
@@ -29,7 +28,7 @@ def keep(diagnosed: Iterable[Diagnosed], places: Mapping[Target, Place], start: 
             place.gpus[0] if one.scope == "gpu" else None,
             one.bottleneck or "",
             one.confidence,
-            json_value(shares, one.shares),
+            json_text(one.shares),
             *span,
         )
         for one in diagnosed

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Exists, Max, OuterRef
 from django.utils import timezone
 from django.utils.translation import gettext, gettext_noop
@@ -110,6 +110,13 @@ class Judged:
 
 def reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapping[Target, Place]) -> list[Transition]:
     """Bring the rows to what the window that ended `at` shows; the transitions that were written."""
+    try:
+        return _reconcile(at, found, judged, places)
+    except IntegrityError:  # another worker opened one of them between our look and our write
+        return _reconcile(at, found, judged, places)
+
+
+def _reconcile(at: datetime, found: Sequence[Found], judged: Judged, places: Mapping[Target, Place]) -> list[Transition]:
     seen = {one.fingerprint: one for one in found}
     with transaction.atomic():
         book = _Book(at)
@@ -338,7 +345,8 @@ class _Book:
         """Store everything; the transitions, in order."""
         self._fire()
         if self.opened:
-            Finding.objects.bulk_create(self.opened, batch_size=200)
+            # in one order, so that two judgements do not lock each other out
+            Finding.objects.bulk_create(sorted(self.opened, key=lambda row: row.fingerprint), batch_size=200)
             opened.count(row.rule for row in self.opened if not row.shadow)
             through = Finding.gpus.through
             through.objects.bulk_create(

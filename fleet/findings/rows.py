@@ -40,14 +40,12 @@ class _Ready:
             if value not in self._moments:
                 self._moments[value] = field.get_db_prep_save(value, connection)
             return self._moments[value]
-        return json_value(field, value) if isinstance(field, models.JSONField) else value
+        return json_text(value) if isinstance(field, models.JSONField) else value
 
 
-def json_value(field: "models.Field[Any, Any]", value: Any) -> Any:
-    """A JSON field's value as the database takes it. SQLite takes text, which msgspec writes in a tenth of the standard library's time."""
-    if connection.vendor == "sqlite":
-        return msgspec.json.encode(value).decode()
-    return field.get_db_prep_save(value, connection)
+def json_text(value: Any) -> str:
+    """A JSON field's value as text, which every database takes; msgspec writes it in a tenth of the standard library's time."""
+    return msgspec.json.encode(value).decode()
 
 
 def _statement(fields: "Sequence[models.Field[Any, Any]]") -> str:

@@ -79,7 +79,7 @@ def _is_silent(node: Node, now: datetime) -> bool:
 @transaction.atomic
 def _conflict(first: Node, second: Node, pairs: list[tuple[Gpu, Gpu]], now: datetime) -> None:
     """Tell both nodes, once a day, whichever of several processes comes first."""
-    list(Node.objects.select_for_update().filter(pk__in=(first.pk, second.pk)).order_by("pk"))
+    list(Node.objects.select_for_update(no_key=True).filter(pk__in=(first.pk, second.pk)).order_by("pk"))
     for node, other, own in ((first, second, [one for one, _ in pairs]), (second, first, [other for _, other in pairs])):
         text = f"{other.name}: {_indices(own)}"
         if node.events.filter(boot="", kind=KIND, text__startswith=f"{other.name}: ", observed_at__gte=now - AGAIN).exists():
@@ -93,7 +93,7 @@ def _conflict(first: Node, second: Node, pairs: list[tuple[Gpu, Gpu]], now: date
 
 @transaction.atomic
 def _moved(old: Node, home: Node, pairs: list[tuple[Gpu, Gpu]]) -> None:
-    list(Node.objects.select_for_update().filter(pk__in=(old.pk, home.pk)).order_by("pk"))
+    list(Node.objects.select_for_update(no_key=True).filter(pk__in=(old.pk, home.pk)).order_by("pk"))
     if not Gpu.objects.filter(pk__in=[gone.pk for gone, _ in pairs], present=True).update(present=False):
         return  # another process was faster
     own = [here for _, here in pairs]

@@ -117,7 +117,9 @@ def write(taken: Ledger, process: str) -> None:
     """Write what was noted by this process. Safe to repeat, but for refusal counts, which come last."""
     _saw(taken.seen)
     _each_node(
-        "clock_skew_s = %s", "TRUE", [(None if skew is None else round(skew, 3), node) for node, skew in taken.skew.items()]
+        "clock_skew_s = %s",
+        "TRUE",
+        [(None if skew is None else round(skew, 3), node) for node, skew in sorted(taken.skew.items())],
     )
     for part in _parts(taken.gone):
         # What went from here may have come to another process before this is written.
@@ -146,7 +148,7 @@ def _saw(seen: Mapping[int, float]) -> None:
     """
     adapt = connection.ops.adapt_datetimefield_value
     now = adapt(timezone.now())
-    moments = [(adapt(datetime.fromtimestamp(at, UTC)), node) for node, at in seen.items()]
+    moments = [(adapt(datetime.fromtimestamp(at, UTC)), node) for node, at in sorted(seen.items())]
     _each_node(
         "last_seen_at = %s",
         "(last_seen_at IS NULL OR last_seen_at < %s OR last_seen_at > %s)",
@@ -155,7 +157,10 @@ def _saw(seen: Mapping[int, float]) -> None:
 
 
 def _each_node(change: str, where: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Change a column of many nodes, in one statement prepared once: the ORM would build a case for each row."""
+    """Change a column of many nodes, in one statement prepared once: the ORM would build a case for each row.
+
+    The rows are in the order of the nodes, so that two processes that write of the same ones do not lock each other out.
+    """
     if not rows:
         return
     table = connection.ops.quote_name(Node._meta.db_table)

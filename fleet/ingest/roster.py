@@ -39,7 +39,8 @@ def enrol(hello: Hello, is_current: bool, process: str, yields: bool = False) ->
     Not `is_current`: the hello of an earlier boot, given only so that its backlog can be read. It adds GPUs that
     were never seen and changes nothing else. `yields`: nor is it where another boot of the node speaks to another process.
     """
-    node, created = Node.objects.select_for_update().get_or_create(name=hello.node)
+    # no_key: what a scheduler tells of the node refers to it, and need not wait
+    node, created = Node.objects.select_for_update(no_key=True).get_or_create(name=hello.node)
     elsewhere = whereabouts.of(node) if yields and node.served_by != process and node.boot != hello.boot else None
     is_current = is_current and elsewhere is None
     has_moved = is_current and node.served_by not in ("", process)

@@ -10,6 +10,7 @@ from fleet.inventory.models import Gpu, Node
 from fleet.jobs.devices import Cards
 from fleet.jobs.hosts import nodes
 from fleet.jobs.models import Allocation, Job
+from fleet.jobs.turns import wait_for
 
 LATE: Final = timedelta(days=7)
 """Devices that no agent told of are looked for again so long after they were given back."""
@@ -99,7 +100,9 @@ def resolve(node: Node, at: datetime) -> int:
     short, dot, _domain = node.name.partition(".")
     called = Q(node_name__in=[node.name, short]) if dot else Q(node_name=node.name) | Q(node_name__startswith=f"{node.name}.")
     still = Q(until_at=None) | Q(until_at__gte=at - LATE)
-    rows = list(Allocation.objects.filter(called, still, gpu=None))
+    unknown = Allocation.objects.filter(called, still, gpu=None)
+    wait_for(unknown.order_by().values_list("job__cluster", "job__job_id").distinct())
+    rows = list(unknown)
     if not rows:
         return 0
     meant = nodes(row.node_name for row in rows)  # of two nodes whose names differ in the domain alone, neither

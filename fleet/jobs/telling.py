@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypedDict
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.translation import gettext
 
@@ -14,6 +14,7 @@ from fleet.jobs.families import family_of
 from fleet.jobs.holdings import Given, give, take_all
 from fleet.jobs.hosts import nodes
 from fleet.jobs.models import END_STATES, Job
+from fleet.jobs.turns import wait_for
 
 _KEPT: Final = (
     "source", "exit_code", "name", "user", "account", "partition", "gpus_total", "array_job_id", "restarts", "labels",
@@ -65,6 +66,7 @@ def tell(told: Sequence[Told], at: datetime) -> list[Job]:
 @transaction.atomic
 def keep(told: Sequence[Told], at: datetime) -> list[tuple[Job, bool]]:
     """As `tell`, each run with whether it is new."""
+    wait_for((one["cluster"], one["job_id"]) for one in told)
     cards = _cards({given["node"] for one in told for given in one.get("allocations", ())})
     kept = []
     for one in told:
@@ -100,9 +102,12 @@ def _cards(names: Iterable[str]) -> dict[str, Cards]:
 
 def _run_of(one: Told, at: datetime) -> tuple[Job, bool]:
     """The run that is meant, locked; a new one where its start is told for the first time."""
-    runs = Job.objects.select_for_update().filter(cluster=one["cluster"], job_id=one["job_id"]).order_by("-started_at", "-pk")
-    if "started_at" in one or "started_about" in one:
-        _one_by_one(f"{one['cluster']}/{one['job_id']}")
+    # no_key: rows that refer to it may be written meanwhile
+    runs = (
+        Job.objects.select_for_update(no_key=True)
+        .filter(cluster=one["cluster"], job_id=one["job_id"])
+        .order_by("-started_at", "-pk")
+    )
     if "started_at" in one:
         joined = _joined(runs, one)
         return (joined, False) if joined is not None else _begun(runs, one, one["started_at"], at)
@@ -164,13 +169,6 @@ def _ending(runs: QuerySet[Job], one: Told) -> Job | None:
     by_then = runs.filter(started_at__lte=end)
     over = by_then.filter(ended_at__gte=end)
     return same or still.filter(started_at__lte=end).first() or over.first() or still.first() or by_then.first()
-
-
-def _one_by_one(job: str) -> None:
-    """Let those who tell of this job begin it one after the other: PostgreSQL locks no row that is not there yet, SQLite has one writer."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [job])
 
 
 def _is_it(newest: Job, one: Told) -> bool:

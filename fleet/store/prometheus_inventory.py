@@ -136,7 +136,7 @@ def select(engine: PrometheusSeries, numbers: Iterable[int]) -> str:
 
 def _nodes(by_host: Mapping[str, list[Seen]], now: float) -> dict[str, Node]:
     """The nodes of these hosts by name, brought up to what was seen; those of our own agents are left out."""
-    known = {node.name: node for node in Node.objects.select_for_update().filter(name__in=by_host)}
+    known = {node.name: node for node in Node.objects.select_for_update(no_key=True).filter(name__in=by_host)}
     ours = {name for name, node in known.items() if node.source != SOURCE}
     for name in sorted(ours - _said):
         logger.warning("Prometheus tells of %s, of which our own agent tells too; its series are left alone", name)
