@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         nargs="?",
         help=_(
-            "as its scheduler names it: 4711, 4711_3 (of an array), 4711+1 (heterogeneous), or cluster/4711; inside a job: that job"
+            "as squeue shows it or by its own number: 4711, 4711_3 (of an array), 4711+1 (heterogeneous), or cluster/4711; inside a job: that job"
         ),
     )
     parser.add_argument(
@@ -91,12 +91,9 @@ def call(options: argparse.Namespace) -> int:
 
 
 def _runs(rest: "Rest", cluster: str, wanted: str) -> list[Any]:
-    """The runs of that id, oldest first. A task of an array is found by the array, for it has a number of its own."""
+    """The runs of that id, oldest first; the server finds a task of an array by the name that squeue shows, too."""
     where = {"cluster": cluster} if cluster else {}
-    found = list(rest.pages(_JOBS, {**where, "job_id": wanted}))
-    if not found and (array := re.fullmatch(r"([0-9]+)[_+][0-9]+", wanted)):
-        rows = rest.pages(_JOBS, {**where, "array_job_id": array[1]})
-        found = [row for row in rows if row.get("labels", {}).get("slurm_id") == wanted]
+    found = rest.pages(_JOBS, {**where, "job_id": wanted})
     return sorted(found, key=lambda row: (row["started_at"], row["id"]))
 
 

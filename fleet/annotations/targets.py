@@ -10,7 +10,7 @@ from fleet.accounts.models import node_name
 from fleet.annotations.matching import is_pattern
 
 _NUMBER: Final = re.compile(r"(?=.*[0-9.])[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
-"""A job's id as its scheduler tells it, such as 4711_3 or namespace.pod."""
+"""A job's id as its scheduler tells it, such as 4711 or namespace.pod."""
 _OF_PATTERN: Final = re.compile(r"[A-Za-z0-9._*?-]+")
 
 

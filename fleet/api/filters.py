@@ -32,8 +32,8 @@ def in_state(state: str, node: str = "") -> Q:
 
 
 def named(node: str, behind: str = "node") -> Q:
-    """Rows on the node of this name or id, which stands `behind` them."""
-    by_name = Q(**{f"{behind}__name": node})
+    """Rows on the node of this name, in capitals or not, or of this id; it stands `behind` them."""
+    by_name = Q(**{f"{behind}__name__iexact": node})
     return by_name | Q(**{behind: int(node)}) if node.isascii() and node.isdigit() and len(node) < 19 else by_name
 
 

@@ -13,13 +13,12 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from fleet.accounts.plain_text import plain_text
-from fleet.api.annotations import AHEAD
 from fleet.api.asked import AskedSerializer, given_twice
 from fleet.jobs.devices import DeviceError, Devices, devices
 from fleet.jobs.holdings import Given
 from fleet.jobs.hosts import hosts
 from fleet.jobs.models import END_STATES, SOURCES, STATES, Job, cluster_name, job_number
-from fleet.jobs.telling import Told
+from fleet.jobs.told import Told, wrong
 
 MOST: Final = 500
 """Jobs in one request."""
@@ -171,18 +170,6 @@ class JobBody(AskedSerializer):
     devices = DevicesField(required=False)
     shared = serializers.BooleanField(required=False)
 
-    def validate_started_at(self, at: datetime) -> datetime:
-        """The same; ValidationError for one in the future."""
-        return _not_ahead(at)
-
-    def validate_started_about(self, at: datetime) -> datetime:
-        """The same; ValidationError for one in the future."""
-        return _not_ahead(at)
-
-    def validate_ended_at(self, at: datetime) -> datetime:
-        """The same; ValidationError for one in the future."""
-        return _not_ahead(at)
-
     def validate_labels(self, labels: dict[str, str]) -> dict[str, str]:
         """The same; ValidationError for too many, and for names that nobody could read."""
         if len(labels) > MOST_LABELS:
@@ -194,7 +181,7 @@ class JobBody(AskedSerializer):
         return labels
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """The same; ValidationError for a job that ends and goes on, ends before it starts, or holds devices nowhere or while it waits."""
+        """The same; ValidationError for a job that ends and goes on, ends before it starts, or holds devices nowhere, and for what cannot be."""
         if "ended_at" in attrs and attrs.get("state", "lost") not in END_STATES:
             says = gettext("A job that has ended is not {state}: send one of {states}, or no state.")
             raise serializers.ValidationError({"state": [says.format(state=attrs["state"], states=", ".join(END_STATES))]})
@@ -206,17 +193,9 @@ class JobBody(AskedSerializer):
             raise serializers.ValidationError({"ended_at": [gettext("It lies before started_about.")]})
         if "devices" in attrs and not attrs.get("nodes"):
             raise serializers.ValidationError({"nodes": [gettext("Say on which nodes the devices are.")]})
-        if attrs.get("state") == "pending" and any(one["devices"].names for one in _entries(attrs)):
-            says = gettext("A pending job holds no devices: tell them when it starts, or send another state.")
-            raise serializers.ValidationError({"state": [says]})
+        if found := wrong(told_of(attrs), timezone.now()):
+            raise serializers.ValidationError({name: [says] for name, says in found.items()})
         return attrs
-
-
-def _not_ahead(at: datetime) -> datetime:
-    if at > timezone.now() + AHEAD:
-        says = gettext("This lies more than {minutes} minutes ahead of this server's clock: check the clock that it is from.")
-        raise serializers.ValidationError(says.format(minutes=int(AHEAD.total_seconds() / 60)))
-    return at
 
 
 def _entries(body: Mapping[str, Any]) -> list[dict[str, Any]]:

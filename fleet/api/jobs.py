@@ -35,6 +35,7 @@ from fleet.api.pagination import Page
 from fleet.api.permissions import MayTellJobs
 from fleet.api.problems import problem
 from fleet.api.serializers import FindingSerializer
+from fleet.jobs.called import called
 from fleet.jobs.extent import doubts
 from fleet.jobs.models import SOURCES, STATES, Allocation, Job
 from fleet.jobs.telling import keep
@@ -53,7 +54,9 @@ class JobFilter(Strict):
     state = django_filters.MultipleChoiceFilter(choices=[(state, state) for state in STATES])
     open = django_filters.BooleanFilter(field_name="ended_at", lookup_expr="isnull", help_text="Those that have not ended.")
     cluster = django_filters.CharFilter()
-    job_id = django_filters.CharFilter()
+    job_id = django_filters.CharFilter(
+        method="of_id", help_text="Its scheduler's own number, or as squeue shows it: 4711_3 of an array, 4711+1 heterogeneous."
+    )
     array_job_id = django_filters.CharFilter(help_text="The job of which they are tasks or components.")
     user = django_filters.CharFilter()
     family = django_filters.CharFilter()
@@ -69,9 +72,13 @@ class JobFilter(Strict):
         model = Job
         fields: list[str] = []
 
+    def of_id(self, rows: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
+        """Jobs that are called so."""
+        return rows.filter(called(value))
+
     def on_node(self, rows: QuerySet[Job], name: str, value: str) -> QuerySet[Job]:
         """Jobs with a device of that node."""
-        held = Allocation.objects.filter(named(value) | Q(node_name=value))
+        held = Allocation.objects.filter(named(value) | Q(node_name__iexact=value))
         return rows.filter(pk__in=held.values("job"))
 
     def on_gpu(self, rows: QuerySet[Job], name: str, value: Any) -> QuerySet[Job]:

@@ -18,6 +18,7 @@ STATE: Final = {
     "node_fail": pgettext_lazy("job", "failed with its node"),
     "preempted": pgettext_lazy("job", "preempted"),
     "requeued": pgettext_lazy("job", "put back into the queue"),
+    "ended": pgettext_lazy("job", "ended, nobody told how"),
     "lost": pgettext_lazy("job", "lost"),
 }
 SOURCE: Final = {

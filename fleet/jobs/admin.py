@@ -29,7 +29,7 @@ class JobAdmin(admin.ModelAdmin):  # type: ignore[type-arg] # no parameter at ru
 
     list_display = ("target", "user", "name", "state", "started_at", "ended_at", "gpus_total", "source")
     list_filter = ("source", "state", "cluster")
-    search_fields = ("job_id", "name", "user")
+    search_fields = ("job_id", "array_job_id", "name", "user")
     inlines = (AllocationInline,)
 
     def has_add_permission(self, request: HttpRequest) -> bool:

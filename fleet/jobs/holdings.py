@@ -34,15 +34,15 @@ def give(job: Job, held: Held, cards: Mapping[str, Cards], at: datetime) -> None
     The first that are told of a node were held from the job's start; what comes later, from `at`. An end is final: what is told after
     it was held until then.
     """
-    of_node: dict[str, list[Allocation]] = {name: [] for name in held}
+    of_node: dict[str, list[Allocation]] = {name.lower(): [] for name in held}
     for row in job.allocations.all() if held else ():
-        if row.node_name in of_node:
-            of_node[row.node_name].append(row)
+        if (name := row.node_name.lower()) in of_node:
+            of_node[name].append(row)
     new: list[Allocation] = []
     changed: list[Allocation] = []
     over: list[int] = []
     for name, devices in held.items():
-        over += _give(job, of_node[name], name, devices, cards[name], at, new, changed)
+        over += _give(job, of_node[name.lower()], name, devices, cards[name], at, new, changed)
     Allocation.objects.bulk_create(
         new,
         update_conflicts=True,
@@ -98,7 +98,8 @@ def take_all(job: Job, ended_before: datetime | None) -> None:
 def resolve(node: Node, at: datetime) -> int:
     """How many devices that were told of the node before its agent spoke are GPUs now."""
     short, dot, _domain = node.name.partition(".")
-    called = Q(node_name__in=[node.name, short]) if dot else Q(node_name=node.name) | Q(node_name__startswith=f"{node.name}.")
+    called = Q(node_name__iexact=node.name)
+    called |= Q(node_name__iexact=short) if dot else Q(node_name__istartswith=f"{node.name}.")
     still = Q(until_at=None) | Q(until_at__gte=at - LATE)
     unknown = Allocation.objects.filter(called, still, gpu=None)
     wait_for(unknown.order_by().values_list("job__cluster", "job__job_id").distinct())

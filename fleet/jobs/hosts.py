@@ -70,24 +70,32 @@ def _no_list(told: str) -> str:
 
 
 def nodes(names: Iterable[str]) -> dict[str, Node]:
-    """The nodes of these names, by the name told. A scheduler may leave the domain out, or tell it: then the one that fits is meant."""
+    """The nodes of these names, by the name told: first the very name, then whatever its case, then with or without its domain.
+
+    A scheduler may leave the domain out, or tell it, and write in capitals what the node does not: then the only one that fits is meant.
+    """
     wanted = list(dict.fromkeys(names))
     found = {node.name: node for part in _parts(wanted) for node in Node.objects.filter(name__in=part)}
     known = {name: found[name] for name in wanted if name in found}
     missing = [name for name in wanted if name not in known]
     if missing:
-        known |= _without_domain(missing)
+        known |= _spelled_otherwise(missing)
     return known
 
 
-def _without_domain(names: list[str]) -> dict[str, Node]:
+def _spelled_otherwise(names: list[str]) -> dict[str, Node]:
+    by_name: dict[str, list[str]] = {}
     by_short: dict[str, list[str]] = {}
     for name in Node.objects.order_by().values_list("name", flat=True):
-        by_short.setdefault(name.partition(".")[0], []).append(name)
-    near = {name: by_short.get(name.partition(".")[0], []) for name in names}
-    meant = {  # gpu1 is gpu1.site, and gpu1.site is gpu1; gpu1.here is not gpu1.there
-        name: there[0] for name, there in near.items() if len(there) == 1 and not ("." in name and "." in there[0])
-    }
+        by_name.setdefault(name.lower(), []).append(name)
+        by_short.setdefault(name.lower().partition(".")[0], []).append(name)
+    meant = {}
+    for name in names:
+        low = name.lower()
+        there = by_name.get(low) or by_short.get(low.partition(".")[0], [])
+        # gpu1 is gpu1.site, and gpu1.site is gpu1; gpu1.here is not gpu1.there
+        if len(there) == 1 and (there[0].lower() == low or not ("." in name and "." in there[0])):
+            meant[name] = there[0]
     rows = {node.name: node for part in _parts(list(meant.values())) for node in Node.objects.filter(name__in=part)}
     return {name: rows[there] for name, there in meant.items() if there in rows}
 

@@ -17,9 +17,10 @@ SOURCES: Final = ("slurm", "kubernetes", "api", "processes")
 OPEN_STATES: Final = ("pending", "running", "suspended")
 """Of a job that has not ended."""
 END_STATES: Final = (
-    "completed", "failed", "cancelled", "timeout", "out_of_memory", "node_fail", "preempted", "requeued", "lost",
+    "completed", "failed", "cancelled", "timeout", "out_of_memory", "node_fail", "preempted", "requeued", "ended", "lost",
 )  # fmt: skip
-"""Of one that has; `lost`: its scheduler does not know it any more, and nobody saw its end."""
+"""Of one that has; `ended`: its end was seen, and nobody told how it ended; `lost`: its scheduler does not know it any more, and nobody
+saw its end."""
 STATES: Final = (*OPEN_STATES, *END_STATES)
 
 cluster_name = RegexValidator(
@@ -28,9 +29,7 @@ cluster_name = RegexValidator(
 )
 job_number = RegexValidator(
     r"\A[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z",
-    gettext_lazy(
-        "A job's id has letters, digits and . _ + - only, such as 4711, 4711_3 (of an array), 4711+1 (heterogeneous) or namespace.pod."
-    ),
+    gettext_lazy("A job's id has letters, digits and . _ + - only, such as 4711 or namespace.pod."),
 )
 
 
@@ -43,7 +42,8 @@ class Job(models.Model):
 
     cluster = models.CharField(max_length=100, blank=True)
     job_id = models.CharField(
-        max_length=300, help_text="As its scheduler names it: 4711, 4711_3 of an array, 4711+1 heterogeneous."
+        max_length=300,
+        help_text="As its scheduler numbers it. Slurm's own number, of a task or a component too: 4714, whose label `slurm_id` is 4711_3.",
     )
     started_at = models.DateTimeField(help_text="When it was given its GPUs, by its scheduler's clock.")
     ended_at = models.DateTimeField(null=True, blank=True, help_text="Empty while it runs.")
@@ -62,7 +62,9 @@ class Job(models.Model):
     )
     array_job_id = models.CharField(max_length=100, blank=True, help_text="The job of which this is a task or a component.")
     restarts = models.PositiveIntegerField(
-        default=0, help_text="Times that its scheduler put it back into the queue before this run."
+        null=True,
+        blank=True,
+        help_text="Times that its scheduler put it back into the queue before this run; empty: it did not say.",
     )
     labels = models.JSONField(default=dict, blank=True, help_text="Short texts by name, as its scheduler told them.")
     told_at = models.DateTimeField(

@@ -106,7 +106,7 @@ def _earlier(begun: Sequence[JobRun], newest: Collection[int | None]) -> dict[in
 def _end(lasts: Mapping[int, datetime]) -> None:
     """End these jobs and give back what they hold, each at its time."""
     for pk, last in lasts.items():
-        Job.objects.filter(pk=pk, ended_at=None).update(ended_at=last, state="completed")
+        Job.objects.filter(pk=pk, ended_at=None).update(ended_at=last, state="ended")
         Allocation.objects.filter(job=pk, until_at=None, from_at__gt=last).delete()
         Allocation.objects.filter(job=pk, until_at=None).update(until_at=last)
 

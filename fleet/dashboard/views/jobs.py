@@ -16,6 +16,7 @@ from fleet.dashboard import job_words, words
 from fleet.dashboard.job_timeline import drawn
 from fleet.dashboard.listing import Line, line
 from fleet.inventory.models import Node
+from fleet.jobs.called import called
 from fleet.jobs.models import END_STATES, STATES, Allocation, Job
 from fleet.reports.happened import findings
 from fleet.reports.summaries import Report, report
@@ -62,11 +63,11 @@ def searched(chosen: dict[str, str]) -> QuerySet[Job]:
     if chosen["user"]:
         rows = rows.filter(user__iexact=chosen["user"])
     if chosen["name"]:
-        rows = rows.filter(Q(name__icontains=chosen["name"]) | Q(job_id__icontains=chosen["name"]))
+        rows = rows.filter(Q(name__icontains=chosen["name"]) | called(chosen["name"], "icontains"))
     if chosen["family"]:
         rows = rows.filter(family__icontains=chosen["family"])
     if chosen["node"]:
-        named = Q(node_name=chosen["node"]) | Q(node__name=chosen["node"])
+        named = Q(node_name__iexact=chosen["node"]) | Q(node__name__iexact=chosen["node"])
         rows = rows.filter(pk__in=Allocation.objects.filter(named).values("job"))
     if chosen["state"] == "open":
         rows = rows.filter(ended_at=None)
@@ -84,7 +85,7 @@ def row(job: Job, now: datetime) -> dict[str, Any]:
     return {
         "job": job,
         "state": job_words.STATE.get(job.state, job.state),
-        "bad": job.state in END_STATES and job.state != "completed",
+        "bad": job.state in END_STATES and job.state not in ("completed", "ended"),
         "ran_s": ((job.ended_at or now) - job.started_at).total_seconds(),
         "summary": summary,
         "gpus": job.gpus_total if job.gpus_total is not None else getattr(job, "own_gpus", None),

@@ -169,6 +169,7 @@ def test_many_are_told_at_once_all_or_none(olga: APIClient) -> None:
         ("allocations", {"allocations": "n1"}),
         ("stat", {"stat": "running"}),
         ("ended_at", {"started_at": None, "started_about": START, "ended_at": "2026-11-01T11:59:59Z"}),
+        ("gpus_total", {"gpus_total": 4, "nodes": "n[1-2]", "devices": "0-3"}),
         ("state", {"state": "pending", "nodes": "n1", "devices": "0"}),
         ("state", {"state": "pending", "allocations": [{"node": "n1", "devices": "0"}]}),
         ("body", []),
@@ -212,7 +213,8 @@ def test_lists_are_narrowed(olga: APIClient) -> None:
         PATH,
         [
             KEY | {"job_id": "1", "user": "ada", "name": "train", "nodes": "n1", "devices": "0", "source": "slurm"},
-            KEY | {"job_id": "2", "user": "bob", "ended_at": "2026-11-01T13:00:00Z", "nodes": "n2", "devices": "0"},
+            KEY
+            | {"job_id": "2", "user": "bob", "ended_at": "2026-11-01T13:00:00Z", "exit_code": 0, "nodes": "n2", "devices": "0"},
             KEY | {"cluster": "east", "job_id": "3", "started_at": "2026-11-02T12:00:00Z"},
         ],
         format="json",
@@ -220,7 +222,7 @@ def test_lists_are_narrowed(olga: APIClient) -> None:
     wanted = {
         "": ["3", "2", "1"], "open=true": ["3", "1"], "open=false": ["2"], "state=running": ["3", "1"], "user=ada": ["1"],
         "state=running&state=completed": ["3", "2", "1"], "cluster=east": ["3"], "job_id=2": ["2"], "family=west/ada/train": ["1"],
-        "source=slurm": ["1"], "node=n1": ["1"], f"node={card.node_id}": ["1"], "node=n2": ["2"], f"gpu={card.pk}": ["1"],
+        "source=slurm": ["1"], "node=n1": ["1"], "node=N1": ["1"], f"node={card.node_id}": ["1"], "node=n2": ["2"], f"gpu={card.pk}": ["1"],
         "since=2026-11-01T14:00:00Z": ["3", "1"], "until=2026-11-02T00:00:00Z": ["2", "1"],
         "since=2026-11-01T14:00:00Z&until=2026-11-02T00:00:00Z": ["1"],
     }  # fmt: skip
@@ -320,10 +322,11 @@ def test_why_a_name_is_refused_is_said_in_the_readers_language() -> None:
     assert isinstance(job_number.message, Promise)
 
 
-def test_tasks_of_an_array_are_listed_by_the_array(olga: APIClient) -> None:
+def test_tasks_of_an_array_are_listed_by_the_array_and_found_as_squeue_shows_them(olga: APIClient) -> None:
     """Slurm gives each a number of its own."""
-    for number in ("4711", "4712"):
-        olga.post(PATH, KEY | {"job_id": number, "array_job_id": "4700"}, format="json")
+    for number, task in (("4711", "4700_1"), ("4712", "4700_2")):
+        olga.post(PATH, KEY | {"job_id": number, "array_job_id": "4700", "labels": {"slurm_id": task}}, format="json")
     olga.post(PATH, KEY | {"job_id": "4713"}, format="json")
 
     assert {one["job_id"] for one in olga.get(f"{PATH}?array_job_id=4700").json()["results"]} == {"4711", "4712"}
+    assert [one["job_id"] for one in olga.get(f"{PATH}?job_id=4700_2").json()["results"]] == ["4712"]

@@ -14,6 +14,7 @@ from fleet.findings.lifecycle import Place
 from fleet.findings.lifecycle import report as told
 from fleet.findings.models import Finding
 from fleet.inventory.models import Node
+from fleet.jobs.models import Job
 from fleet.reports.summaries import SETTLED, keep
 from fleet.store.series import StoreError, store
 from tests.fleet.reports.played import cards, give, job, play
@@ -51,10 +52,12 @@ def test_jobs_are_found_by_user_name_id_state_family_and_node(viewer: Client) ->
     """Each filter alone, and together; what matches nothing says so."""
     first, second = cards(1), cards(1, "n2")
     job(first, job_id="4711", name="train-llama", user="ada", family="west/ada/train-llama")
+    Job.objects.update(array_job_id="4700", labels={"slurm_id": "4700_3"})
     job(second, job_id="4712", name="eval", user="bob", family="west/bob/eval", running=True)
 
     for query, shown in (
-        ("user=ADA", {"4711"}), ("name=llama", {"4711"}), ("name=4712", {"4712"}), ("family=bob", {"4712"}), ("node=n2", {"4712"}),
+        ("user=ADA", {"4711"}), ("name=llama", {"4711"}), ("name=4712", {"4712"}), ("name=4700_3", {"4711"}), ("family=bob", {"4712"}),
+        ("node=n2", {"4712"}), ("node=N2", {"4712"}),
         ("state=open", {"4712"}), ("state=completed", {"4711"}), ("user=bob&state=completed", set()), ("user=%00", set()), ("", {"4711", "4712"}),
     ):  # fmt: skip
         page = text(viewer, f"/jobs/?{query}")

@@ -45,12 +45,18 @@ def test_a_list_has_a_bound(told: str) -> None:
 
 
 @pytest.mark.django_db
-def test_nodes_are_found_with_and_without_their_domain() -> None:
-    """Schedulers and agents need not agree on it; where two would fit, neither does."""
+def test_nodes_are_found_with_and_without_their_domain_and_in_capitals() -> None:
+    """Schedulers and agents need not agree on either; where two would fit, neither does, but for one of that very name."""
     short, long = node("gpu1"), node("gpu2.site.example")
     node("gpu3.a")
     node("gpu3.b")
+    capitals = node("GPU5")
+    low, high = node("gpu6"), node("GPU6")
 
     found = nodes(["gpu1", "gpu1.site.example", "gpu2", "gpu2.site.example", "gpu2.elsewhere", "gpu3", "gpu4"])
+    spelled = nodes(["GPU1.Site.Example", "GPU2", "GPU2.SITE.example", "GPU3", "gpu5", "gpu6", "GPU6", "Gpu6"])
 
     assert found == {"gpu1": short, "gpu1.site.example": short, "gpu2": long, "gpu2.site.example": long}
+    assert spelled == {
+        "GPU1.Site.Example": short, "GPU2": long, "GPU2.SITE.example": long, "gpu5": capitals, "gpu6": low, "GPU6": high,
+    }  # fmt: skip

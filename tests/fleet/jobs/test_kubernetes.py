@@ -74,7 +74,7 @@ def test_a_pod_is_a_job_from_when_it_is_named_until_it_is_not(kubelet: Kubelet) 
     assert held() == [("ml.train-x7k2p", 0, 0, None), ("ml.train-x7k2p", 1, 0, None)]
     kubelet.says(7, "", "", "")
     job.refresh_from_db()
-    assert (job.ended_at, job.state) == (AT + timedelta(minutes=7), "completed")
+    assert (job.ended_at, job.state) == (AT + timedelta(minutes=7), "ended")  # a kubelet tells no more
     assert held() == [("ml.train-x7k2p", 0, 0, 7), ("ml.train-x7k2p", 1, 0, 7)]
 
 

@@ -15,7 +15,7 @@ AT = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 def test_a_job_is_called_by_its_cluster_and_id_or_as_its_processes() -> None:
     """What findings call a job of a scheduler, and one that only processes tell of."""
-    assert Job(cluster="west", job_id="4711_3", started_at=AT).target == "west/4711_3"
+    assert Job(cluster="west", job_id="4714", started_at=AT).target == "west/4714"
     assert Job(job_id="n1/ada/train.py", started_at=AT).target == "n1/ada/train.py"
 
 

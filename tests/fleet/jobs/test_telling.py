@@ -155,7 +155,7 @@ def test_several_nodes_tell_one_start_each_by_its_own_clock() -> None:
     tell([about(2)], END)
 
     job = Job.objects.get()
-    assert (job.started_at, job.state, job.ended_at) == (START + timedelta(seconds=1), "completed", END)
+    assert (job.started_at, job.state, job.ended_at) == (START + timedelta(seconds=1), "ended", END)
 
 
 def test_a_run_that_was_put_back_begins_anew_though_its_end_was_missed() -> None:
