@@ -9,7 +9,12 @@ from typing import Any, Final
 
 _BAR: Final = 30
 _EVENTS: Final = 20
-_STATES: Final = {"out_of_memory": "out of memory", "node_fail": "failed with its node", "lost": "lost: its scheduler forgot it"}
+_STATES: Final = {
+    "out_of_memory": "out of memory",
+    "node_fail": "failed with its node",
+    "ended": "ended: nobody told how",
+    "lost": "lost: its scheduler forgot it",
+}
 
 
 def lines(report: Mapping[str, Any], number: int, total: int) -> Iterator[str]:
@@ -70,7 +75,8 @@ def _gpus(job: Mapping[str, Any]) -> str:
     if more > 0:
         places += f"; and {more} more, {job['nodes_total']} node{'s' if job['nodes_total'] != 1 else ''} in all"
     total = job["gpus_total"] or sum(len(set(names)) for names in by_node.values()) + max(0, more)
-    return f"{total}{f' ({places})' if places else ''}" if total else "not told"
+    why = job.get("labels", {}).get("gpus_total_absent")
+    return f"{total}{f' ({places})' if places else ''}" if total else f"not told{f': {why}' if why else ''}"
 
 
 def _used(report: Mapping[str, Any]) -> Iterator[str]:

@@ -24,7 +24,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "deploy" / "slurm"
 class SlurmCluster:
     """One cluster; `folder` holds its configuration, state and logs. Every process is a child, and ends with `stop`."""
 
-    def __init__(self, folder: Path, accounting: bool = False, settings: str = "") -> None:
+    def __init__(self, folder: Path, accounting: bool = False, settings: str = "", more: str = "") -> None:
         self.folder = folder
         self.accounting = accounting
         self.name = "books" if accounting else "lab"
@@ -32,9 +32,9 @@ class SlurmCluster:
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "FETTLE_", "SBATCH"))}
         self.env["SLURM_CONF"] = str(folder / "slurm.conf")
         self._ports = {name: free_port() for name in ("slurmctld", "slurmdbd", "mariadb", *NODES)}
-        self._prepare(settings)
+        self._prepare(settings, more)
 
-    def _prepare(self, settings: str) -> None:
+    def _prepare(self, settings: str, more: str) -> None:
         folder, user, ports = self.folder, getpass.getuser(), self._ports
         (folder / "state").mkdir(parents=True)
         key = folder / "munge.key"
@@ -90,6 +90,7 @@ Prolog={scripts}/prolog
 Epilog={scripts}/epilog
 TaskProlog={scripts}/task-prolog
 DebugFlags=NO_CONF_HASH
+{more}
 """
             + "".join(
                 f"NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[node]} CPUs=8 Gres=gpu:h200:{GPUS}\n"
@@ -264,9 +265,9 @@ DebugFlags=NO_CONF_HASH
 
 
 @contextmanager
-def cluster(folder: Path, accounting: bool = False, settings: str = "") -> Iterator[SlurmCluster]:
-    """A running cluster in a new folder; `settings`: what stands in the scripts' fettle.conf."""
-    made = SlurmCluster(folder, accounting, settings)
+def cluster(folder: Path, accounting: bool = False, settings: str = "", more: str = "") -> Iterator[SlurmCluster]:
+    """A running cluster in a new folder; `settings`: what stands in the scripts' fettle.conf; `more`: lines of slurm.conf."""
+    made = SlurmCluster(folder, accounting, settings, more)
     try:
         made.start()
         yield made

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from agents.slurm.commands import SlurmError
-from agents.slurm.runs import SlurmRun, exit_code_of, gpus_in, gpus_of, only_gpus, state_of
+from agents.slurm.runs import SlurmRun, asks_gpus, exit_code_of, gpus_in, gpus_of, only_gpus, state_of
+
+_WISHES: Final = ("tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task")
 
 
 def runs(text: str) -> list[SlurmRun]:
@@ -52,6 +54,7 @@ def _run(job: Mapping[str, Any]) -> SlurmRun:
         restarts=_number(job.get("restart_cnt")),
         gpus_total=total,
         devices=devices,
+        asked=any(asks_gpus(str(job.get(name) or "")) for name in _WISHES),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from agents.rest import RestError
 from agents.slurm import cluster
 from agents.slurm.commands import SlurmError
 from agents.slurm.reconcile import Known, match, merged, to_tell
-from agents.slurm.runs import SlurmRun
+from agents.slurm.runs import NO_TOTAL, SlurmRun
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class Reconciler:
         self._now = now
         self._last: float | None = None
         self._told: dict[tuple[str, float], str] = {}
+        self._ended: set[tuple[str, float]] = set()
         self._keeps_accounts = True
 
     def bodies(self) -> tuple[int, list[dict[str, Any]], set[tuple[str, float]]]:
@@ -67,7 +68,12 @@ class Reconciler:
         accounts = self._accounts(since, {one.job_id for one in alone})
         runs = merged(queued, accounts or ())
         self._last = at
-        bodies = to_tell(self.cluster, runs, known, at, since, is_complete=accounts is not None)
+        restarts = {run.job_id: run.restarts or 0 for run in queued}
+        bodies = to_tell(
+            self.cluster, runs, known, at, since, restarts=restarts, ended=self._ended, is_complete=accounts is not None
+        )
+        self._ended &= {(one.job_id, one.started_at) for one in known}
+        self._ended |= {_key(body) for body in bodies if "ended_at" in body and body["state"] not in ("requeued", "lost")}
         return len(runs), bodies, {(one.job_id, one.started_at) for one in known if one.ended_at is None}
 
     def _accounts(self, since: float, numbers: Collection[str]) -> Sequence[SlurmRun] | None:
@@ -136,13 +142,16 @@ def known_of(row: Mapping[str, Any]) -> Known:
         job_id=str(row["job_id"]),
         started_at=_seconds(row["started_at"]),
         ended_at=None if ended_at is None else _seconds(ended_at),
-        restarts=int(row["restarts"]),
+        state=str(row["state"]),
+        restarts=None if row["restarts"] is None else int(row["restarts"]),
+        gpus_total=row["gpus_total"],
         held=held,
         all_known=(bool(still) and all(one["gpu"] is not None for one in still))
         if is_whole
         else row["held_total"] > 0 and row["held_unknown_total"] == 0,
         held_total=None if is_whole else row["held_total"],
         nodes_total=None if is_whole else row["held_nodes_total"],
+        says_why=NO_TOTAL in (row.get("labels") or {}),
     )
 
 

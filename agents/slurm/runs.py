@@ -41,11 +41,15 @@ STATES: Final[dict[str, str]] = {
 HAVE_GPUS: Final = ("running", "suspended")
 _GPUS: Final = re.compile(r"(?:^|,)gres/gpu=(\d+)")
 _TYPED: Final = re.compile(r"(?:^|,)gres/gpu:[^=,]+=(\d+)")
-_IN_LIST: Final = re.compile(r"(?:^|,)(?:gres:)?gpu(?::[A-Za-z_][\w.-]*)?:(\d+)(?=$|,|\()")
+_IN_LIST: Final = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::[A-Za-z_][\w.-]*)?:(\d+)(?=$|,|\()")
+_ASKED: Final = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?=[:=,]|$)")
 _PART: Final = re.compile(r"(?:gres:)?((?:gpu|mps|shard)(?::[^,()]*)?)(\(IDX:[^()]*\))?(?:\([^()]*\))?(?=,|$)")
 _COMMA: Final = re.compile(r",(?![^(]*\))")
 """One that stands in no brackets."""
 _TEXT_MAX: Final = 200
+NO_TOTAL: Final = "gpus_total_absent"
+"""The label that says why a run has no `gpus_total`."""
+WHY_NO_TOTAL: Final = "it had ended before the reconciler looked, its controller tells no count then, and no accounting has one"
 
 
 class SlurmRun(Struct, frozen=True, kw_only=True):
@@ -53,7 +57,7 @@ class SlurmRun(Struct, frozen=True, kw_only=True):
 
     `job_id` is Slurm's own number, for a prolog knows no other; `array_job_id` and `task` say which task of an array, or which component of
     a heterogeneous job it is. `gpus_total` is what Slurm allocated, whichever option asked for it; None: not told. `devices`: by node,
-    Slurm's own list.
+    Slurm's own list. `asked`: it was asked for GPUs, whatever Slurm says of those that it gave.
     """
 
     job_id: str
@@ -70,6 +74,7 @@ class SlurmRun(Struct, frozen=True, kw_only=True):
     restarts: int | None = None
     gpus_total: int | None = None
     devices: Mapping[str, str] = {}
+    asked: bool = False
 
     @property
     def holds(self) -> bool:
@@ -78,8 +83,13 @@ class SlurmRun(Struct, frozen=True, kw_only=True):
 
     @property
     def has_gpus(self) -> bool:
-        """True where Slurm gave it GPUs, or a part of one."""
-        return bool(self.gpus_total or self.devices)
+        """True where Slurm gave it GPUs, or a part of one; where it does not say any more, whether it was asked for some."""
+        return bool(self.gpus_total or self.devices or (self.asked and self.gpus_total is None))
+
+    @property
+    def is_over(self) -> bool:
+        """True for a run that has ended."""
+        return self.state not in ("", "pending", "running", "suspended")
 
     @property
     def whole(self) -> dict[str, str]:
@@ -101,8 +111,11 @@ class SlurmRun(Struct, frozen=True, kw_only=True):
         for name in ("ended_at", "exit_code", "restarts", "gpus_total"):
             if (value := getattr(self, name)) is not None:
                 body[name] = value
-        if self.task:
-            body["labels"] = {"slurm_id": self.task}
+        labels = {"slurm_id": self.task} if self.task else {}
+        if self.is_over and self.has_gpus and self.gpus_total is None and not self.devices:
+            labels[NO_TOTAL] = WHY_NO_TOTAL
+        if labels:
+            body["labels"] = labels
         if self.holds and (by_node := self.whole):
             body["allocations"] = [{"nodes": node, "devices": listed} for node, listed in by_node.items()]
         return body
@@ -135,6 +148,11 @@ def gpus_in(gres: str) -> int | None:
     """GPUs in a list of a node's devices (`gpu:h200:2(IDX:0-1)`); None where it names none."""
     found = _IN_LIST.findall(gres)
     return sum(map(int, found)) or None
+
+
+def asks_gpus(tres: str) -> bool:
+    """Whether a list of what a job asked for, by job, node, socket or task (`gres:gpu:1`, `gres/gpu:h200:2`), names GPUs."""
+    return _ASKED.search(tres) is not None
 
 
 def only_gpus(gres: str) -> str:

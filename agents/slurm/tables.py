@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from agents.slurm.runs import SlurmRun, exit_code_of, gpus_in, gpus_of, only_gpus, state_of
+from agents.slurm.runs import SlurmRun, asks_gpus, exit_code_of, gpus_in, gpus_of, only_gpus, state_of
 
 QUEUE: Final = ("%A", "%F", "%K", "%i", "%T", "%S", "%e", "%u", "%a", "%P", "%j")
 ACCOUNTED: Final = (
@@ -18,6 +18,9 @@ ACCOUNTED: Final = (
 _BLOCK: Final = re.compile(r"^JobId=(\d+)[ \n]", re.M)
 _HOLDS: Final = re.compile(r"^ +Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=(\S*) *$", re.M)
 _TRES: Final = re.compile(r"^ +(?:Alloc)?TRES=(\S+)", re.M)
+_GIVEN: Final = re.compile(r"^ +JOB_GRES=(\S+)", re.M)
+"""What the job was given on all of its nodes; unlike its list by node it is still told when the job is over."""
+_ASKED: Final = re.compile(r"^ +TresPer(?:Job|Node|Socket|Task)=(\S+)", re.M)
 _RESTARTS: Final = re.compile(r"^ +Requeue=\d+ Restarts=(\d+)", re.M)
 _EXIT: Final = re.compile(r" ExitCode=(\d+):(\d+)$", re.M)
 
@@ -38,6 +41,8 @@ def queue(text: str, mark: str, details: str) -> list[SlurmRun]:
         devices = {nodes: gpus for nodes, gres in _HOLDS.findall(block) if (gpus := only_gpus(gres))}
         tres, restarts, code = _TRES.search(block), _RESTARTS.search(block), _EXIT.search(block)
         total = gpus_of(tres[1]) if tres else None
+        if total is None:
+            total = _given(block)
         if total is None and devices and not any("[" in nodes or "," in nodes for nodes in devices):
             total = sum(gpus_in(gres) or 0 for gres in devices.values()) or None
         found.append(
@@ -56,9 +61,20 @@ def queue(text: str, mark: str, details: str) -> list[SlurmRun]:
                 restarts=int(restarts[1]) if restarts else None,
                 gpus_total=total,
                 devices=devices,
+                asked=any(map(asks_gpus, _ASKED.findall(block))),
             )
         )
     return found
+
+
+def totals(details: str) -> dict[str, int]:
+    """The GPUs of each job by number, from `scontrol show job -d`, for those of which it tells some."""
+    return {number: total for number, block in _details(details).items() if (total := _given(block)) is not None}
+
+
+def _given(block: str) -> int | None:
+    found = _GIVEN.search(block)
+    return gpus_in(found[1]) if found else None
 
 
 def accounted(text: str, mark: str) -> list[SlurmRun]:

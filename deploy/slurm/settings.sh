@@ -14,6 +14,8 @@ if [ -r "$settings" ]; then
             timeout_s) timeout_s="$value" ;;
             drain) drain="$value" ;;
             proc) proc="$value" ;;
+            slurm_conf) SLURM_CONF="$value" && export SLURM_CONF ;; # slurmd gives its own to no health check
+            slurm_bin) PATH="$value:$PATH" ;;
         esac
     done <"$settings"
 fi

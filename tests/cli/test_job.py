@@ -103,6 +103,8 @@ def test_what_was_not_measured_is_not_printed() -> None:
 
     assert text[0] == "Job lab/4714: train, ada, vision, gpu"
     assert text[1] == "State:   failed"
+    why = {"gpus_total_absent": "it had ended"}
+    assert [*lines(bare | {"job": bare["job"] | {"labels": why}}, 1, 1)][3] == "GPUs:    not told: it had ended"
     assert text[3:] == ["GPUs:    not told", "", "Bottleneck: not judged", "", "Nothing to change: no rule found anything."]
     blamed = [*lines({"job": JOB, "findings": [FINDING]}, 1, 1)]
     assert "Bottleneck: data (by the finding that could win back most)" in blamed

@@ -17,15 +17,16 @@ def run(start: int | None = 1000, **more: Any) -> SlurmRun:
 
 def known(start: float = 1002.5, **more: Any) -> Known:
     """A run that a prolog told of."""
-    told: dict[str, Any] = {"job_id": "7", "ended_at": None, "restarts": 0, "held": {"n1": 1}, "all_known": True}
+    told: dict[str, Any] = {
+        "job_id": "7", "ended_at": None, "state": "running", "restarts": 0, "gpus_total": 1, "held": {"n1": 1}, "all_known": True,
+    }  # fmt: skip
     return Known(**told | {"started_at": start} | more)
 
 
-def told(runs: list[SlurmRun], rows: list[Known]) -> list[tuple[Any, ...]]:
+def told(runs: list[SlurmRun], rows: list[Known], **more: Any) -> list[tuple[Any, ...]]:
     """Start, state and end of each that is told."""
-    return [
-        (body["started_at"], body["state"], body.get("ended_at")) for body in to_tell("lab", runs, rows, NOW, since=NOW - 3600)
-    ]
+    bodies = to_tell("lab", runs, rows, NOW, since=NOW - 3600, **more)
+    return [(body["started_at"], body["state"], body.get("ended_at")) for body in bodies]
 
 
 def test_a_run_keeps_the_start_by_which_the_server_knows_it() -> None:
@@ -130,3 +131,76 @@ def test_an_end_of_long_ago_that_nobody_asked_for_is_not_told() -> None:
 def test_a_run_told_by_its_exact_start_is_its_own_whatever_its_restarts() -> None:
     """Accounting told it first, and does not know how often it was put back."""
     assert told([run(1000, restarts=2)], [known(1000)]) == [(1000, "running", None)]
+
+
+def test_a_short_job_that_nobody_told_of_is_told_though_slurm_counts_no_gpus() -> None:
+    """It was asked for some: how many it had is absent, with the reason; one that was given none, and one that asked for none, is not told."""
+    over: dict[str, Any] = {"state": "completed", "ended_at": 9000, "devices": {}}
+    short = run(8999, **over, gpus_total=None, asked=True)
+    (body,) = to_tell("lab", [short], [], NOW, NOW - 3600)
+
+    assert "gpus_total" not in body
+    assert "had ended" in body["labels"]["gpus_total_absent"]
+    assert told([run(8999, **over, gpus_total=0, asked=True), run(8998, **over, gpus_total=None)], []) == []
+
+
+def test_a_count_that_is_known_has_no_reason_to_be_absent() -> None:
+    """Whether the server has it, or it is told now: then the reason is taken back."""
+    over = run(8999, state="completed", ended_at=9000, devices={}, gpus_total=None, asked=True)
+    bodies = [
+        to_tell("lab", [told_], [known(8999, gpus_total=total, says_why=why)], NOW, NOW - 3600)[0]
+        for told_, total, why in ((over, 2, False), (over, 2, True), (over, None, True), (run(8999, gpus_total=3), None, True))
+    ]
+
+    assert [body.get("labels") for body in bodies[:2]] == [None, {}]
+    assert "gpus_total_absent" in bodies[2]["labels"]
+    assert (bodies[3]["gpus_total"], bodies[3]["labels"]) == (3, {})
+
+
+def test_accounting_has_the_gpus_of_a_component_that_was_over_before_the_first_round() -> None:
+    """The controller tells all the rest of it."""
+    queued = run(8999, job_id="5", task="4+1", array_job_id="4", state="completed", ended_at=9000, devices={}, gpus_total=None)
+    (found,) = merged([queued], [run(8999, job_id="5", gpus_total=2, name="booked")])
+
+    assert (found.gpus_total, found.task, found.name) == (2, "4+1", "")
+
+
+def test_a_run_that_slurm_put_back_is_requeued_and_no_success() -> None:
+    """Its epilog said exit code 0, or nothing came of it; it waits, or runs again. Without accounting nothing else tells."""
+    second = run(1100, restarts=1)
+    for state, ended_at in (("completed", 1050.0), ("ended", 1050.0), ("lost", 1050.0), ("running", None)):
+        for restarts in (0, None):
+            first = known(state=state, ended_at=ended_at, restarts=restarts)
+
+            assert told([], [first], restarts={"7": 1}) == [(1002.5, "requeued", ended_at or NOW)]
+            assert told([second], [first], restarts={"7": 1}) == [(1002.5, "requeued", ended_at or 1100), (1100, "running", None)]
+
+
+def test_a_run_that_is_told_of_otherwise_was_not_put_back() -> None:
+    """Its own bad end stands, and so does one that Slurm told before a person had it run again; the run itself is not its own successor."""
+    for first in (
+        known(state="failed", ended_at=1050.0),
+        known(state="requeued", ended_at=1050.0),
+        known(state="completed", ended_at=1050.0, restarts=1),
+    ):
+        assert told([], [first], restarts={"7": 1}) == []
+    assert told([], [known(state="completed", ended_at=1050.0)], restarts={"7": 1}, ended={("7", 1002.5)}) == []
+    assert told([], [known(state="completed", ended_at=1050.0)], restarts={"7": 0}) == []
+    assert told([], [known()], restarts={"7": 1}, is_complete=False) == []
+
+
+def test_a_count_that_no_prolog_told_folds_no_run_into_its_first() -> None:
+    """The first began too early to be the second, and is the first where Slurm tells of that; the second's own prolog fits."""
+    first, second = known(1002.5, restarts=None), known(1041.0, restarts=None)
+    again = run(1040, restarts=1)
+
+    assert told([again], [first], restarts={"7": 1}) == [(1002.5, "requeued", 1040), (1040, "running", None)]
+    assert told([again], [first, second], restarts={"7": 1}) == [(1002.5, "requeued", 1040), (1041.0, "running", None)]
+    assert told([run()], [first]) == [(1002.5, "running", None)]
+
+
+def test_a_node_is_the_same_in_capitals() -> None:
+    """Slurm's GPU01 and the server's gpu01: what a prolog told by UUID stays."""
+    (body,) = to_tell("lab", [run(devices={"N1": "gpu:1(IDX:0)"})], [known()], NOW, NOW)
+
+    assert "allocations" not in body

@@ -39,6 +39,32 @@ def test_squeue_and_scontrol_together_say_what_the_json_does() -> None:
     assert (first.started_at, first.ended_at, second.array_job_id, second.task) == (100, None, "", "")
 
 
+def test_scontrol_still_tells_what_a_job_had_that_is_over() -> None:
+    """Its list by node is empty then; without it, whether the job was asked for GPUs."""
+    over = """JobId=7 JobName=x
+   TRES=cpu=1,node=1,billing=1
+   JOB_GRES=gpu:a100:1,gpu:h200:2,nic:1
+     Nodes=gpu01 CPU_IDs=0 Mem=0 GRES=
+   TresPerJob=gres:gpu:3
+
+JobId=8 JobName=y
+   JOB_GRES=(null)
+   TresPerTask=gres/gpu:h200:1
+
+JobId=9 JobName=z
+   TresPerNode=gres:nic:1
+"""
+    mark = tables.separator()
+    found = tables.queue(rows(mark, ("7", "7", "x"), ("8", "8", "y"), ("9", "9", "z")), mark, over)
+
+    assert [(run.gpus_total, run.asked, run.has_gpus) for run in found] == [
+        (3, True, True),
+        (None, True, True),
+        (None, False, False),
+    ]
+    assert tables.totals(over) == {"7": 3}
+
+
 def test_a_name_with_line_ends_forges_no_job() -> None:
     """A row ends where the next one's number begins, and what scontrol seems to tell of twice is not believed."""
     mark = tables.separator()

@@ -40,14 +40,18 @@ def test_the_reconciler_tells_of_jobs_that_came_and_went_unseen(accounted_site: 
         }
         for number in numbers:
             site.slurm.until(number, "COMPLETED")
+        mixed = site.slurm.submit("--gres=gpu:1", ":", "--gpus=h200:2", script="true")
+        site.slurm.until(mixed, "COMPLETED")
     site.slurm.purge()
     eventually(
-        lambda: site.reconcile() and all(site.runs(number) for number in numbers)
+        lambda: site.reconcile() and all(site.runs(number) for number in (*numbers, mixed))
     )  # the controller tells slurmdbd now and then
 
     for number, total in numbers.items():
         (run,) = site.runs(number)
         assert (run["state"], run["gpus_total"], run["exit_code"], run["ended_at"] is not None) == ("completed", total, 0, True)
+    parts = site.server.rows("SELECT * FROM jobs_job WHERE array_job_id = ? ORDER BY job_id", mixed)
+    assert [(run["state"], run["gpus_total"]) for run in parts] == [("completed", 1), ("completed", 2)]
     site.reconcile("--text")
     assert all(len(site.runs(number)) == 1 for number in numbers)
 

@@ -86,10 +86,40 @@ def test_a_requeued_job_is_two_runs(site: Site) -> None:
     site.slurm.until(number, "CANCELLED")
     site.reconcile()
 
-    assert [(run["restarts"], run["ended_at"] is not None, run["state"]) for run in runs[1:]] == [(1, False, "running")]
-    assert runs[0]["ended_at"] is not None
-    assert [run["state"] for run in site.runs(number)[1:]] == ["cancelled"]
-    assert len(site.runs(number)) == 2
+    assert [(run["restarts"], run["ended_at"] is not None, run["state"]) for run in runs] == [
+        (0, True, "requeued"),  # by its epilog, which tells exit code 0
+        (1, False, "running"),
+    ]
+    assert runs[0]["exit_code"] is None
+    assert [run["state"] for run in site.runs(number)] == ["requeued", "cancelled"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", ["running", "completed"])
+def test_the_reconciler_tells_that_a_run_was_put_back(site: Site, told: str) -> None:
+    """Where its epilog never came through, or one that tells no count said exit code 0; while it waits, and when it runs again."""
+    number = site.slurm.submit("--gres=gpu:1", "--requeue", script="sleep 60")
+    site.slurm.until(number, "RUNNING")
+    assert eventually(lambda: len(site.held(number)) == 1)
+    with site.slurm.silent():
+        site.slurm.client("scontrol", "requeue", number)
+        site.slurm.until(number, "PENDING")
+        if told == "completed":
+            site.server.execute(
+                "UPDATE jobs_job SET state = 'completed', exit_code = 0, restarts = NULL, ended_at = started_at WHERE job_id = ?",
+                number,
+            )
+        site.reconcile()
+        waiting = [(run["state"], run["ended_at"] is not None) for run in site.runs(number)]
+        site.slurm.until(number, "RUNNING")
+        site.reconcile()
+        site.reconcile("--text")
+        runs = [(run["state"], run["restarts"]) for run in site.runs(number)]
+        site.slurm.client("scancel", number)
+
+    assert waiting == [("requeued", True)]
+    assert [state for state, _restarts in runs] == ["requeued", "running"]
+    assert runs[1][1] == 1
 
 
 @pytest.mark.slow
@@ -135,6 +165,32 @@ def test_the_end_is_told_though_the_epilog_never_ran(site: Site) -> None:
     assert before is None
     assert one(site, number, state="node_fail")["ended_at"] is not None
     assert site.held(number) == [("gpu02", "0", False)]
+
+
+def test_short_jobs_that_nobody_told_of_are_told_by_the_reconciler(site: Site) -> None:
+    """Without accounting the controller alone knows them, and their devices no more: whatever asked for the GPUs, it tells how many."""
+    asked = {
+        ("--gpus=1",): 1, ("--gres=gpu:h200:2",): 2, ("--gpus-per-task=1", "--ntasks=2"): 2, ("--gpus-per-node=1", "-N2"): 2,
+        ("--exclusive",): 2, (): None,
+    }  # fmt: skip
+    with site.slurm.silent():
+        numbers = {site.slurm.submit(*options, script="true"): total for options, total in asked.items()}
+        mixed = site.slurm.submit("--gres=gpu:1", ":", "--gpus=h200:2", script="true")
+        for number in (*numbers, mixed):
+            site.slurm.until(number, "COMPLETED")
+    for words in ((), ("--text",)):
+        for number in (*numbers, mixed):
+            site.server.execute("DELETE FROM jobs_job WHERE job_id = ? OR array_job_id = ?", number, number)
+        site.reconcile(*words)
+        parts = site.server.rows("SELECT * FROM jobs_job WHERE array_job_id = ? ORDER BY job_id", mixed)
+
+        for number, total in numbers.items():
+            runs = [(run["state"], run["gpus_total"], run["exit_code"]) for run in site.runs(number)]
+            assert runs == ([] if total is None else [("completed", total, 0)])
+        assert [(run["gpus_total"], json.loads(run["labels"])) for run in parts] == [
+            (1, {"slurm_id": f"{mixed}+0"}),
+            (2, {"slurm_id": f"{mixed}+1"}),
+        ]
 
 
 CARD = """

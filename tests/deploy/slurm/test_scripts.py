@@ -226,3 +226,18 @@ def test_an_end_counts_a_signal_as_a_shell_does(scripts: Path, told: Server) -> 
     (job,) = told.rows("SELECT state, exit_code, ended_at FROM jobs_job WHERE cluster = 'scripts'")
 
     assert (job["state"], job["exit_code"], bool(job["ended_at"])) == ("failed", 137, True)
+
+
+@pytest.mark.parametrize(
+    ("counts", "state", "restarts"),
+    [({}, "completed", None), ({"start": "0", "end": "0"}, "completed", 0), ({"start": "0", "end": "1"}, "requeued", 0)],
+)  # fmt: skip
+def test_a_count_of_restarts_is_told_as_slurm_tells_it(
+    scripts: Path, told: Server, counts: dict[str, str], state: str, restarts: int | None
+) -> None:
+    """None is not 0; one more at the end than at the start: the run was put back, and its exit code 0 is no success."""
+    for word in ("start", "end"):
+        run(scripts / "tell", word, SLURM_JOB_EXIT_CODE2="0:0", SLURM_JOB_RESTART_COUNT=counts.get(word, ""))
+    (job,) = told.rows("SELECT state, restarts FROM jobs_job WHERE cluster = 'scripts'")
+
+    assert (job["state"], job["restarts"]) == (state, restarts)
