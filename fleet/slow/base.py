@@ -137,7 +137,9 @@ def _ooms(at: datetime, jobs: Iterable[str]) -> dict[str, int]:
 
 def scaling(run: Past, others: Sequence[Past]) -> dict[str, Any]:
     """Speed a GPU over that of the program's runs on the fewest GPUs of the model (PL-4); nothing where it never ran on fewer."""
-    known = [one for one in others if one.samples_per_s and one.minutes >= ENOUGH_MINUTES and 0 < one.gpus < run.gpus]
+    known = [
+        one for one in others if one.is_good and one.samples_per_s and one.minutes >= ENOUGH_MINUTES and 0 < one.gpus < run.gpus
+    ]
     if not known:
         return {}
     fewest = min(one.gpus for one in known)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
+from django.db.models import Q
+
 from fleet.jobs.models import Job
 from fleet.slow import changed
 from fleet.slow.base import scaling
@@ -35,8 +37,12 @@ class Compared:
 
 
 def run_of(job: Job) -> JobRun | None:
-    """The newest run of the job's program; None where no telemetry was seen of it."""
+    """The newest run of the job's program; None where no telemetry was seen of it.
+
+    A job that was put back into the queue has the run before under the same name: what is another row's run is not this one's.
+    """
     runs = JobRun.objects.filter(job=job.target, first_seen__gte=job.started_at - CLOCKS)
+    runs = runs.filter(Q(job_row=job) | Q(job_row=None) | Q(job_row__source="processes")).select_related("job_row")
     if job.ended_at is not None:
         runs = runs.filter(first_seen__lte=job.ended_at)
     return runs.order_by("-first_seen", "-pk").first()

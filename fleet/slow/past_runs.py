@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 
+from fleet.jobs.models import END_STATES
 from fleet.slow.models import JobRun
 
 NEWEST: Final = 60
@@ -19,6 +20,9 @@ ENOUGH_MINUTES: Final = 5
 """With reported steps, after the warm-up; a run of less is none to compare with."""
 BATCH_ALIKE: Final = 0.25
 """How far the samples of a step may differ between runs that are alike; another batch is another job."""
+CUT_SHORT: Final = tuple(name for name in END_STATES if name != "completed")
+"""How a job ends whose run says nothing of the usual: put back into the queue, killed, run out of its time, crashed. What ailed it may
+have made it slow long before."""
 _IN_ONE_QUERY: Final = 500
 
 Told: TypeAlias = tuple[Mapping[str, str], Sequence[int]]
@@ -35,7 +39,7 @@ class Family(NamedTuple):
 
 @dataclass(slots=True)
 class Past:
-    """One run as it is compared with."""
+    """One run as it is compared with. `state`: what its scheduler says of the job that it was; None where none did, or nobody asked."""
 
     pk: int
     job: str
@@ -49,6 +53,12 @@ class Past:
     step_time_mad_s: float | None
     samples_per_s: float | None
     energy_j_per_sample: float | None
+    state: str | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """True where others may be compared with it: it goes on, or came to its end."""
+        return self.state not in CUT_SHORT
 
     @property
     def family(self) -> Family:
@@ -61,7 +71,7 @@ class Past:
         return self.samples_per_s * self.step_time_s if self.samples_per_s and self.step_time_s else None
 
 
-_FIELDS: Final = tuple(Past.__slots__)
+_FIELDS: Final = tuple(name for name in Past.__slots__ if name != "state")
 
 
 def family_of(run: JobRun) -> Family:
@@ -92,18 +102,19 @@ def past(programs: Iterable[str]) -> dict[str, dict[Family, list[Past]]]:
             .annotate(place=place)
             .filter(place__lte=NEWEST)
         )
-        for row in rows.order_by("first_seen", "pk").values_list(*_FIELDS):
+        for row in rows.order_by("first_seen", "pk").values_list(*_FIELDS, "job_row__state"):
             one = Past(*row)
             found[one.program][one.family].append(one)
     return found
 
 
 def alike(run: Past, runs: Sequence[Past]) -> list[Past]:
-    """Earlier runs of its family that ran long enough, with a batch like its own where both tell it, oldest first."""
+    """Earlier runs of its family that ran long enough and were not cut short, with a batch like its own where both tell it, oldest first."""
     return [
         one
         for one in runs
         if one.pk != run.pk
+        and one.is_good
         and one.first_seen < run.first_seen
         and (one.gpus, one.gpu_model, one.program) == (run.gpus, run.gpu_model, run.program)
         and one.minutes >= ENOUGH_MINUTES

@@ -1,12 +1,14 @@
 """What a run is compared with: right values, only what is comparable, nothing where there is too little."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from fleet.inventory.models import Node
+from fleet.jobs.models import END_STATES, Job
 from fleet.slow.base import figures
+from fleet.slow.families import run_of
 from fleet.slow.models import JobRun
 from fleet.slow.past_runs import NEWEST
 from tests.fleet.rows import gpu, node
@@ -84,6 +86,60 @@ def test_what_is_not_comparable_does_not_count(other: dict[str, Any]) -> None:
         earlier(days, **other)
 
     assert of(going())["base_runs"] == 0
+
+
+def scheduled(start: datetime, state: str, **more: Any) -> Job:
+    """The row of a scheduler's job of an hour."""
+    defaults: dict[str, Any] = {
+        "ended_at": start + HOUR if state in END_STATES else None,
+        "cluster": "west",
+        "job_id": "4711",
+        "source": "slurm",
+        "family": "ann/train.py",
+    }
+    return Job.objects.create(started_at=start, state=state, **{**defaults, **more})
+
+
+@pytest.mark.parametrize("state", [name for name in END_STATES if name != "completed"])
+def test_a_run_that_did_not_come_to_its_end_is_no_baseline(state: str) -> None:
+    """Three runs of 0.5 s that ended well, and one of 0.9 s that its scheduler put back, killed or lost: 0.5 s, of three."""
+    for days in (2, 3, 4):
+        earlier(days, job_row=scheduled(NOON - days * DAY - HOUR, "completed"))
+    earlier(1, step_time_s=0.9, job_row=scheduled(NOON - DAY - HOUR, state))
+    told = of(going(step_time_s=0.7))
+
+    assert (told["base_runs"], told["base_step_time_s"]) == (3, pytest.approx(0.5))
+
+
+def test_a_run_that_goes_on_beside_it_counts() -> None:
+    """It has no end yet that could be a bad one."""
+    for days in (2, 3):
+        earlier(days)
+    run(home(), NOON - 5 * HOUR, NOON, job_row=scheduled(NOON - 5 * HOUR, "running"))
+
+    assert of(going())["base_runs"] == 3
+
+
+def test_a_killed_run_on_fewer_gpus_is_no_reference_of_scaling() -> None:
+    """It ran at a tenth of the speed of the others on one GPU."""
+    killed = scheduled(NOON - DAY - HOUR, "node_fail")
+    earlier(1, samples_per_s=10.0, job_row=killed)
+    for days in (2, 3):
+        earlier(days, samples_per_s=100.0)
+
+    assert of(going(gpus=2, samples_per_s=180.0))["scaling_efficiency"] == pytest.approx(0.9)
+
+
+def test_each_run_of_a_job_that_was_put_back_has_its_own_program() -> None:
+    """The same number on the same node, started again four minutes after its start: the second has no run before its processes are seen."""
+    first = scheduled(NOON - HOUR, "requeued", ended_at=NOON - HOUR + timedelta(minutes=4))
+    second = scheduled(NOON - HOUR + timedelta(minutes=4), "running", restarts=1)
+    one = run(home(), first.started_at, NOON - HOUR + timedelta(minutes=3), job="west/4711", job_row=first)
+    before = run_of(first), run_of(second)
+    two = run(home(), second.started_at + timedelta(minutes=1), NOON, job="west/4711", job_row=second)
+
+    assert before == (one, None)
+    assert (run_of(first), run_of(second)) == (one, two)
 
 
 def test_only_the_newest_runs_make_the_baseline() -> None:
