@@ -96,6 +96,8 @@ def _used(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"Watched: {report['coverage']:.0%} of its GPU time has readings"
         if report.get("telemetry_aged_out"):
             yield "         Its readings have aged out; this is what was kept."
+    if report.get("outdated_since"):
+        yield f"         On {report['outdated_since'][:10]} something else was told of what it held, too late to make the report anew."
     for name, row in (report.get("quantiles") or {}).items():
         parts = ", ".join(f"{key} {_value(name, row[key])}" for key in ("p5", "p50", "p95") if row.get(key) is not None)
         if parts:

@@ -38,6 +38,10 @@ class BinSerializer(serializers.Serializer[Any]):
 
     at = serializers.DateTimeField()
     seconds = serializers.IntegerField()
+    own_s = serializers.IntegerField(
+        allow_null=True, help_text="GPU seconds that were its own; null: of a report made before this was kept."
+    )
+    shared_s = serializers.IntegerField(help_text="GPU seconds that other jobs held too: what was read then is in no bin.")
     judged_s = serializers.FloatField()
     gpus = serializers.IntegerField()
     bottleneck = serializers.CharField(allow_blank=True)
@@ -99,6 +103,10 @@ class JobReportSerializer(serializers.Serializer[Any]):
     is_final = serializers.BooleanField(help_text="It is not made anew any more.")
     telemetry_aged_out = serializers.BooleanField(
         help_text="The store has no readings of the job any more; this is what was kept."
+    )
+    outdated_since = serializers.DateTimeField(
+        allow_null=True,
+        help_text="When something else was told of what it held, after its telemetry had aged out; null: it held what the report says.",
     )
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
@@ -185,11 +193,12 @@ def answer(job: Job) -> dict[str, Any]:
         "made_at": found.made_at,
         "is_final": found.final,
         "telemetry_aged_out": found.aged_out,
+        "outdated_since": found.outdated_since,
         "since": _moment(told["since"]),
         "until": _moment(told["until"]),
         **{name: told[name] for name in _SAME},
         "cost": None if price is None else round(told["gpu_hours"] * price, 4),
-        "timeline": [{**one, "at": _moment(one["at"])} for one in told["bins"]],
+        "timeline": [{"own_s": None, "shared_s": 0, **one, "at": _moment(one["at"])} for one in told["bins"]],
         **{name: [{"node": node, "device": device} for node, device in told[name]] for name in ("shared", "unknown")},
         "events": [{**one, "text": _line(one)} for one in told["events"]],
         "findings": FindingSerializer(findings(job, told["findings"]), many=True).data,

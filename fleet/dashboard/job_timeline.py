@@ -26,7 +26,10 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """One bin: where it stands, what is said of it, and its bars; without bars it was not judged."""
+    """One bin: where it stands, what is said of it, and its bars; without bars it was not judged.
+
+    `shared`: the part of its GPU time that others held too; None: none of it.
+    """
 
     at: datetime
     seconds: int
@@ -38,6 +41,7 @@ class Stretch:
     shares: tuple[tuple[str, float], ...]
     bars: tuple[Bar, ...]
     busy: Mapping[str, float]
+    shared: float | None = None
 
     @property
     def named(self) -> tuple[tuple[str, float], ...]:
@@ -54,6 +58,11 @@ class Drawn:
     medians: tuple[str, ...]
     ticks: tuple[tuple[float, datetime], ...]
     legend: tuple[tuple[str, str], ...]
+
+    @property
+    def shared(self) -> bool:
+        """True where others held its GPUs too for a time."""
+        return any(one.shared for one in self.stretches)
 
     @property
     def judged(self) -> bool:
@@ -97,7 +106,14 @@ def _stretch(one: Mapping[str, Any], since: int, whole: int) -> Stretch:
         tuple((slug, share) for slug, share in shares if share >= 0.05),
         tuple(bars),
         one["busy"],
+        _shared(one),
     )
+
+
+def _shared(one: Mapping[str, Any]) -> float | None:
+    """Of reports of before it was kept nothing is known."""
+    shared_s, own_s = one.get("shared_s", 0), max(one.get("own_s", 0), 0)
+    return shared_s / (shared_s + own_s) if shared_s else None
 
 
 def _busy(stretches: Sequence[Stretch]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -10,6 +10,7 @@ from fleet.inventory.models import Gpu, Node
 from fleet.jobs.devices import Cards
 from fleet.jobs.hosts import nodes
 from fleet.jobs.models import Allocation, Job
+from fleet.jobs.signals import held_otherwise
 from fleet.jobs.turns import wait_for
 
 LATE: Final = timedelta(days=7)
@@ -41,6 +42,7 @@ def give(job: Job, held: Held, cards: Mapping[str, Cards], at: datetime) -> None
     new: list[Allocation] = []
     changed: list[Allocation] = []
     over: list[int] = []
+    before = {row.gpu_id for rows in of_node.values() for row in rows if row.gpu_id is not None}
     for name, devices in held.items():
         over += _give(job, of_node[name.lower()], name, devices, cards[name], at, new, changed)
     Allocation.objects.bulk_create(
@@ -52,6 +54,15 @@ def give(job: Job, held: Held, cards: Mapping[str, Cards], at: datetime) -> None
     Allocation.objects.bulk_update(changed, ["gpu", "node", "shared"])
     for first in range(0, len(over), 500):
         Allocation.objects.filter(pk__in=over[first : first + 500]).update(until_at=max(at, job.started_at))
+    _say(job.pk, [*new, *changed], before)
+
+
+def _say(job: int, rows: Sequence[Allocation], gpus: Collection[int] = ()) -> None:
+    """Tell others of the time that these rows, new or corrected, are of; `gpus`: those that they named before."""
+    if rows:
+        ends = [row.until_at for row in rows]
+        until = None if None in ends else max(end for end in ends if end is not None)
+        held_otherwise.send(Allocation, job=job, since=min(row.from_at for row in rows), until=until, gpus=gpus)
 
 
 def _give(
@@ -89,6 +100,9 @@ def _by_gpu(rows: dict[str, Allocation], gpu: Gpu | None) -> Allocation | None:
 
 def take_all(job: Job, ended_before: datetime | None) -> None:
     """End what the job holds with the job; where its end was told otherwise before (`ended_before`), put that right."""
+    ends = [end for end in (ended_before, job.ended_at) if end is not None]
+    if ends:  # before any row goes
+        held_otherwise.send(Allocation, job=job.pk, since=min(ends), until=max(ends) if len(ends) > 1 else None, gpus=())
     job.allocations.filter(until_at=ended_before).update(until_at=job.ended_at)
     if job.ended_at is not None:
         job.allocations.filter(from_at__gt=job.ended_at).delete()
@@ -112,4 +126,6 @@ def resolve(node: Node, at: datetime) -> int:
     for row in rows:
         row.node, row.gpu = node, cards.find(row.device)
     Allocation.objects.bulk_update(rows, ["node", "gpu"])
+    for job in {row.job_id for row in rows if row.gpu is not None}:
+        _say(job, [row for row in rows if row.job_id == job and row.gpu is not None])
     return sum(row.gpu is not None for row in rows)

@@ -9,6 +9,7 @@ from django.utils.translation import gettext
 
 from fleet.jobs.holdings import take_all
 from fleet.jobs.models import Job
+from fleet.jobs.signals import held_otherwise
 from fleet.jobs.told import TellJobError, Told, is_end
 
 ONE_START: Final = timedelta(hours=1)
@@ -64,6 +65,8 @@ def _joined(runs: QuerySet[Job], one: Told) -> Job | None:
     job = min(fits, key=lambda job: (job.restarts is None, abs(job.started_at - start)), default=None)
     if job is not None:
         job.allocations.filter(from_at=job.started_at).update(from_at=start)
+        first, last = sorted((job.started_at, start))
+        held_otherwise.send(Job, job=job.pk, since=first, until=last, gpus=())
         job.started_at = start
     return job
 

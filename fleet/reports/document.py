@@ -12,6 +12,7 @@ from django.conf import settings
 from fleet.inventory.models import Node
 from fleet.jobs.models import Job
 from fleet.reports import flops, happened, ranks, timeline, usage
+from fleet.reports.bins import bin_s, summed
 from fleet.reports.spans import Held, held
 
 VERSION: Final = 1
@@ -30,7 +31,7 @@ def document(job: Job, at: datetime, before: dict[str, Any] | None = None) -> di
     figures, absent = usage.figures(own, used)
     told = ranks.reported(own, at.timestamp())
     bins = timeline.timeline(own, (before or {}).get("bins", ()), (before or {}).get("until", 0))
-    verdict = timeline.summed(bins)
+    verdict = summed(bins)
     spread = ranks.spread(own, told, used.busy_p50)
     mfu, why = flops.model_flop_utilisation(own, told)
     happening, events_total = happened.events(own)
@@ -42,6 +43,7 @@ def document(job: Job, at: datetime, before: dict[str, Any] | None = None) -> di
         "version": VERSION,
         "since": own.start,
         "until": own.end,
+        "held": own.mark,
         **figures,
         "gpus": len(own.gpus) + len(own.unknown),
         "models": sorted(set(own.cards.order_by().values_list("model", flat=True))),
@@ -52,7 +54,7 @@ def document(job: Job, at: datetime, before: dict[str, Any] | None = None) -> di
         "unknown": [list(one) for one in own.unknown[:MOST_NAMED]],
         "unknown_total": len(own.unknown),
         **verdict,
-        "bin_s": timeline.bin_s(own),
+        "bin_s": bin_s(own),
         "bins": bins,
         "ranks": spread,
         "samples_per_s": told.samples_per_s,

@@ -1,18 +1,20 @@
 """When a job held which GPUs: what is its own, what it shared, and what no agent knows.
 
-Shared is what its allocation says so of, and any stretch in which another job held the same GPU: its readings are nobody's own.
-Another run of the same job id is another job here. What processes show takes nothing from a job that a scheduler told of.
+Who else held a GPU, and when, is said by fleet.jobs.holding: what others held too is nobody's own.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from hashlib import sha256
 from typing import Final
 
-from django.db.models import Q, QuerySet
+import numpy as np
+from django.db.models import QuerySet
 
 from fleet.inventory.models import Gpu
+from fleet.jobs.holding import Part, parts
 from fleet.jobs.models import Allocation, Job
 
 HOUR_S: Final = 3600
@@ -22,7 +24,7 @@ _IN_ONE_QUERY: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `start` to before `end` (UTC seconds) the job held the GPU alone."""
+    """From `start` to before `end` (UTC seconds) the job held the GPU."""
 
     gpu: int
     node: int
@@ -37,7 +39,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a job held up to `end`: `spans` are its own, of shared devices and of those that no agent told of there are only the seconds.
+    """What a job held up to `end`: `spans` are its own, `taken` what others held too; of devices that no agent told of there are only the
+    seconds, which `shared_s` has too where they are marked as shared.
 
     `shared` and `unknown` name the devices as (node, device); `overlapped` are the GPUs that others held all the time that it did.
     """
@@ -52,6 +55,13 @@ class Held:
     unknown: tuple[tuple[str, str], ...]
     nodes: tuple[str, ...]
     overlapped: tuple[int, ...] = ()
+    taken: tuple[Span, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """The same for the same devices held at the same times."""
+        told = (self.start, self.end, self.spans, self.taken, self.shared_s, self.unknown_s)
+        return sha256(repr(told).encode()).hexdigest()[:16]
 
     @property
     def own_s(self) -> int:
@@ -74,98 +84,62 @@ def held(job: Job, at: datetime) -> Held:
     """What the job held until it ended, or until `at`."""
     start = int(job.started_at.timestamp())
     end = max(start, int(min(job.ended_at or at, at).timestamp()))
-    times: dict[Gpu, list[tuple[int, int]]] = defaultdict(list)
-    devices: dict[Gpu, list[tuple[int, int, tuple[str, str]]]] = defaultdict(list)
     seconds = {"shared": 0, "unknown": 0}
     named: dict[str, dict[tuple[str, str], None]] = {"shared": {}, "unknown": {}}
     rows = list(job.allocations.select_related("gpu"))
+    of_gpu: dict[int, list[Allocation]] = defaultdict(list)
     for row in rows:
-        first, last = max(start, int(row.from_at.timestamp())), min(end, _end(row, end))
-        kind = "shared" if row.shared else "unknown" if row.gpu is None else ""
-        if last <= first:
+        if row.gpu_id is not None:
+            of_gpu[row.gpu_id].append(row)
             continue
-        if row.gpu is not None and not row.shared:
-            times[row.gpu].append((first, last))
-            devices[row.gpu].append((first, last, (row.node_name, row.device)))
-        else:
+        first, last = _within(row.from_at, row.until_at, start, end)
+        if first < last:
+            kind = "shared" if row.shared else "unknown"
             seconds[kind] += last - first
             named[kind][row.node_name, row.device] = None
-    others = _others(job, start, end) if times else {}
+    known = parts(job, at) if of_gpu else {}
     own: list[Span] = []
+    taken: list[Span] = []
     overlapped: list[int] = []
-    for gpu in sorted(times, key=lambda one: one.pk):
-        mine = _joined(times[gpu])
-        alone = _without(mine, others.get(gpu.pk, ()))
-        own += (Span(gpu.pk, gpu.node_id, first, last) for first, last in alone)
-        if not alone:
-            overlapped.append(gpu.pk)
-        if alone != mine:
-            seconds["shared"] += _length(mine) - _length(alone)
-            for first, last, name in devices[gpu]:
-                if _without([(first, last)], others[gpu.pk]) != [(first, last)]:
-                    named["shared"][name] = None
+    for gpu in sorted(known):
+        node = next(row.gpu.node_id for row in of_gpu[gpu] if row.gpu is not None)
+        spans = {is_shared: list(_spans(gpu, node, known[gpu], is_shared, start, end)) for is_shared in (False, True)}
+        own += spans[False]
+        taken += spans[True]
+        if spans[True] and not spans[False] and not all(row.shared for row in of_gpu[gpu]):
+            overlapped.append(gpu)
+        for row in of_gpu[gpu]:
+            first, last = _within(row.from_at, row.until_at, start, end)
+            if any(span.start < last and span.end > first for span in spans[True]):
+                named["shared"][row.node_name, row.device] = None
     return Held(
         job.pk,
         start,
         end,
         tuple(own),
-        seconds["shared"],
+        seconds["shared"] + sum(span.seconds for span in taken),
         seconds["unknown"],
         tuple(named["shared"]),
         tuple(named["unknown"]),
         tuple(sorted({row.node_name for row in rows})),
         tuple(overlapped),
+        tuple(taken),
     )
 
 
-def _others(job: Job, start: int, end: int) -> dict[int, list[tuple[int, int]]]:
-    """By GPU of the job when others held it from `start` to before `end`, in order."""
-    first, last = (datetime.fromtimestamp(at, UTC) for at in (start, end))
-    rows = Allocation.objects.filter(gpu__in=Allocation.objects.filter(job=job, shared=False, gpu__isnull=False).values("gpu"))
-    rows = rows.filter(Q(until_at=None) | Q(until_at__gt=first), from_at__lt=last).exclude(job=job)
-    if job.source != "processes":
-        rows = rows.exclude(job__source="processes")
-    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    told = rows.order_by().values_list("gpu_id", "from_at", "until_at", "job__started_at", "job__ended_at")
-    for gpu, from_at, until_at, started_at, ended_at in told:
-        ends = [at for at in (until_at, ended_at) if at is not None]
-        until = int(min(ends).timestamp()) if ends else end
-        since = int(max(from_at, started_at).timestamp())
-        if gpu is not None and since < until:
-            found[gpu].append((since, until))
-    return {gpu: _joined(times) for gpu, times in found.items()}
+def seconds_by(spans: Sequence[Span], cuts: Sequence[tuple[int, int]]) -> list[int]:
+    """GPU seconds of the spans within each of the cuts (from, to)."""
+    starts, ends = (np.array([getattr(span, name) for span in spans], dtype=np.int64) for name in ("start", "end"))
+    return [int((np.minimum(ends, last) - np.maximum(starts, first)).clip(0).sum()) for first, last in cuts]
 
 
-def _without(times: Iterable[tuple[int, int]], taken: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What is left of the times; those that are `taken` are in order, and none overlaps another."""
-    left: list[tuple[int, int]] = []
-    for first, last in times:
-        at = first
-        for since, until in taken:
-            if until <= at or since >= last:
-                continue
-            if since > at:
-                left.append((at, since))
-            at = until
-        if at < last:
-            left.append((at, last))
-    return left
+def _spans(gpu: int, node: int, held: Sequence[Part], is_shared: bool, start: int, end: int) -> Iterator[Span]:
+    for part in held:
+        first, last = _within(part.from_at, part.until_at, start, end)
+        if part.shared == is_shared and first < last:
+            yield Span(gpu, node, first, last)
 
 
-def _length(times: Iterable[tuple[int, int]]) -> int:
-    return sum(last - first for first, last in times)
-
-
-def _end(row: Allocation, end: int) -> int:
-    return end if row.until_at is None else int(row.until_at.timestamp())
-
-
-def _joined(times: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The times in order; those that touch or overlap are one."""
-    found: list[tuple[int, int]] = []
-    for first, last in sorted(times):
-        if found and first <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
-        else:
-            found.append((first, last))
-    return found
+def _within(from_at: datetime, until_at: datetime | None, start: int, end: int) -> tuple[int, int]:
+    """In seconds, cut to the job's time."""
+    return max(start, int(from_at.timestamp())), end if until_at is None else min(end, int(until_at.timestamp()))

@@ -28,12 +28,16 @@ QUICK_GPUS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report and when it was made. `final`: it is not made anew; `aged_out`: the store has nothing of the job any more."""
+    """A report and when it was made. `final`: it is not made anew; `aged_out`: the store has nothing of the job any more.
+
+    `outdated_since`: since when it is known that the job held something else than it says; None: it does not.
+    """
 
     document: dict[str, Any]
     made_at: datetime
     final: bool
     aged_out: bool
+    outdated_since: datetime | None = None
 
 
 def report(job: Job, at: datetime) -> Report:
@@ -49,26 +53,28 @@ def report(job: Job, at: datetime) -> Report:
         with suppress(StoreError):  # what is kept answers meanwhile
             row = keep(job, at)
     final = row.due_at is None
-    return Report(row.document, row.made_at, final, final and aged_out(row.document, job))
+    return Report(row.document, row.made_at, final, final and aged_out(row.document, job), row.outdated_since)
 
 
 def keep(job: Job, at: datetime) -> JobSummary:
-    """Make the job's report anew and keep it, but where an ended job's telemetry has become less since. StoreError likewise."""
+    """Make the job's report anew and keep it, but where an ended job's telemetry has become less since. StoreError likewise.
+
+    Where the job held something else than the kept report says, that one goes, unless the telemetry has aged out: then it stays and says so.
+    """
     row = JobSummary.objects.filter(job=job).first()
     made = document.document(job, at, row.document if row is not None else None)
     due = _due(job, at)
-    if (
-        row is not None
-        and job.ended_at is not None
-        and made["coverage"] < row.coverage - 1e-6
-        and row.document["until"] >= made["until"]
-    ):
-        JobSummary.objects.filter(pk=row.pk).update(due_at=due)
-        row.due_at = due
-        return row
+    if row is not None and job.ended_at is not None:
+        is_other = _is_other(row.document, made)
+        less = made["coverage"] < row.coverage - 1e-6 and row.document["until"] >= made["until"]
+        if aged_out(row.document, job) if is_other else less:
+            row.due_at, row.outdated_since = due, row.outdated_since or (at if is_other else None)
+            row.save(update_fields=["due_at", "outdated_since"])
+            return row
     fields = {
         "made_at": at,
         "due_at": due,
+        "outdated_since": None,
         "document": made,
         "bottleneck": made["bottleneck"],
         "gpu_hours": made["gpu_hours"],
@@ -77,6 +83,13 @@ def keep(job: Job, at: datetime) -> JobSummary:
         "coverage": made["coverage"],
     }
     return JobSummary.objects.update_or_create(job=job, defaults=fields)[0]
+
+
+def _is_other(kept: dict[str, Any], made: dict[str, Any]) -> bool:
+    """True where the two are not of the same devices at the same times; of one of before these were kept, by how long they were held."""
+    if "held" in kept:
+        return bool(kept["held"] != made["held"])
+    return any(kept[name] != made[name] for name in ("since", "until", "gpu_hours", "shared_gpu_hours", "unknown_gpu_hours"))
 
 
 def _due(job: Job, at: datetime) -> datetime | None:
@@ -121,7 +134,7 @@ def aged_out(kept: dict[str, Any], job: Job) -> bool:
     """True where readings of the job were in the store once, and none is any more."""
     if not kept["coverage"]:
         return False
-    first = job.allocations.filter(gpu__isnull=False, shared=False).order_by("pk").first()
+    first = job.allocations.filter(gpu__isnull=False).order_by("pk").first()
     if first is None or first.gpu_id is None:
         return True
     start, end = int(kept["since"]), int(kept["until"])

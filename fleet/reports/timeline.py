@@ -3,18 +3,20 @@
 A job has at most MOST_BINS bins, of BIN_S times a power of two. Short bins are judged whole, of longer ones SPOTS stretches; of a job on more than
 GPUS_JUDGED GPUs those of some nodes. So a month of 512 GPUs costs as much as some hours of 64. Bins that were judged before are taken
 over, and joined in pairs as the job grows: what is judged while its telemetry is there stays when it has aged out.
+
+Of a GPU that others held too only the time in which it was the job's own is read; how much of a bin was its own and how much was shared, each
+says, and a bin whose own time turns out to be another is judged anew.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TypedDict
+from typing import Final
 
 import polars as pl
 from django.db.models import Q
 
-from advisor import bottleneck
 from advisor.bottleneck import SHARES
 from advisor.features import features_of
 from advisor.frames import Window
@@ -22,13 +24,12 @@ from advisor.measured import HOST_METRICS, measured
 from advisor.samples import GPU_METRICS, PROCESS_METRICS
 from fleet.findings.windows import facts_of
 from fleet.inventory.models import Absence, Gpu
-from fleet.reports.spans import Held, Span
+from fleet.reports.bins import UNKNOWN, Bin, bin_s, joined, together
+from fleet.reports.spans import Held, Span, seconds_by
 from fleet.store import clock
 from wire.messages import PROCESSES
 from wire.metrics import Scope
 
-BIN_S: Final = 30
-MOST_BINS: Final = 60
 WHOLE_S: Final = 480
 SPOTS: Final = 2
 SPOT_S: Final = 240
@@ -44,20 +45,6 @@ _READ: Final[dict[Scope, tuple[str, tuple[str, ...]]]] = {
     "host": ("node", HOST_METRICS),
     "process": ("gpu", (*PROCESS_METRICS, "user")),
 }
-_RANKS: Final = ("high", "medium", "low")
-
-
-class Bin(TypedDict):
-    """One stretch: `at` (UTC seconds) and `seconds` long, of which `judged_s` were judged on `gpus` GPUs. Empty label: not judged."""
-
-    at: int
-    seconds: int
-    judged_s: float
-    gpus: int
-    bottleneck: str
-    confidence: str
-    shares: dict[str, float]
-    busy: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,61 +54,22 @@ class _Spot:
     end: int
 
 
-def bin_s(held: Held) -> int:
-    """Seconds of a bin: the shortest that make MOST_BINS at most."""
-    length = BIN_S
-    while length * MOST_BINS < held.end - held.start:
-        length *= 2
-    return length
-
-
 def timeline(held: Held, known: Sequence[Bin] = (), judged_to: int = 0) -> list[Bin]:
     """The bins in order; those of `known`, which were judged at `judged_to`, are not judged again. StoreError when the store cannot be read."""
     length = bin_s(held)
-    before = {one["at"]: one for one in joined(known, held.start, length) if one["at"] + one["seconds"] <= judged_to - LATE_S}
-    starts = range(held.start, held.end, length)
-    missing = [at for at in starts if at not in before or not before[at]["bottleneck"]]
+    cuts = [(at, min(at + length, held.end)) for at in range(held.start, held.end, length)]
+    own = dict(zip((at for at, _ in cuts), seconds_by(held.spans, cuts), strict=True))
+    shared = dict(zip(own, seconds_by(held.taken, cuts), strict=True))
+    kept = [Bin(**{"own_s": UNKNOWN, "shared_s": 0, **one}) for one in known]
+    before = {one["at"]: one for one in joined(kept, held.start, length) if one["at"] + one["seconds"] <= judged_to - LATE_S}
+    same = {at for at, one in before.items() if one["bottleneck"] and one["own_s"] in (UNKNOWN, own.get(at))}
+    missing = [(at, end) for at, end in cuts if at not in same and own[at]]
     found: dict[int, Bin] = {}
-    for part in _pieces([spot for at in missing for spot in _spots(at, min(at + length, held.end))]):
+    for part in _pieces([spot for at, end in missing for spot in _spots(at, end)]):
         for at, rows in _judged(held, part).items():
             found[at] = together([*([found[at]] if at in found else []), *rows], at, min(length, held.end - at))
-    return [found.get(at) or before.get(at) or together([], at, min(length, held.end - at)) for at in starts]
-
-
-def joined(bins: Sequence[Bin], start: int, length: int) -> list[Bin]:
-    """The bins as bins of `length`, which theirs divides."""
-    groups: dict[int, list[Bin]] = defaultdict(list)
-    for one in bins:
-        groups[start + (one["at"] - start) // length * length].append(one)
-    return [together(group, at, sum(one["seconds"] for one in group)) for at, group in sorted(groups.items())]
-
-
-def together(bins: Sequence[Bin], at: int, seconds: int) -> Bin:
-    """The bins as one: shares by the time judged, the label that the advisor gives them."""
-    known = [one for one in bins if one["judged_s"] > 0 and one["shares"]]
-    total = sum(one["judged_s"] for one in known)
-    if not known:
-        return Bin(at=at, seconds=seconds, judged_s=0.0, gpus=0, bottleneck="", confidence="", shares={}, busy={})
-    shares = {name: sum(one["shares"].get(name, 0.0) * one["judged_s"] for one in known) / total for name in SHARES}
-    busy = {
-        key: round(sum(one["busy"][key] * one["judged_s"] for one in known) / total, 4) for key in known[0]["busy"]
-        if all(key in one["busy"] for one in known)
-    }  # fmt: skip
-    frame = pl.DataFrame({f"share_{name}": [share] for name, share in shares.items()})
-    return Bin(
-        at=at,
-        seconds=seconds,
-        judged_s=round(total, 1),
-        gpus=max(one["gpus"] for one in known),
-        bottleneck=str(frame.select(bottleneck.label()).item()),
-        confidence=max((one["confidence"] for one in known), key=_rank),
-        shares={name: round(share, 4) for name, share in shares.items() if share >= 0.0005},
-        busy=busy,
-    )
-
-
-def _rank(confidence: str) -> int:
-    return _RANKS.index(confidence) if confidence in _RANKS else len(_RANKS) - 1
+    told = ((at, found.get(at) or (before.get(at) if own[at] else None) or together([], at, end - at)) for at, end in cuts)
+    return [Bin(**{**one, "own_s": own[at], "shared_s": shared[at]}) for at, one in told]
 
 
 def _spots(start: int, end: int) -> list[_Spot]:
@@ -180,12 +128,16 @@ def _judged(held: Held, spots: Sequence[_Spot]) -> dict[int, list[Bin]]:
         orient="row",
     )
     blind = _blind(nodes, start, end)
-    read = {scope: _read(scope, start, end, nodes if scope == "host" else gpus, cuts) for scope in _READ}
-    at_all = read["gpu"].select("gpu", "spot").unique().join(cuts, on="spot")
-    mine = at_all.join(own, on="gpu").filter((pl.col("held_from") < pl.col("to")) & (pl.col("held_to") > pl.col("from")))
-    told = facts.join(at_all, on="gpu").join(
-        mine.select("gpu", "spot").unique().with_columns(mine=True), on=["gpu", "spot"], how="left"
+    held_then = (
+        own.join_where(cuts, pl.col("held_from") < pl.col("to"), pl.col("held_to") > pl.col("from"))
+        .select("gpu", "spot")
+        .unique()
     )
+    read = {scope: _read(scope, start, end, nodes if scope == "host" else gpus, cuts) for scope in _READ}
+    read |= {scope: _of_own_time(read[scope], held_then, own) for scope, (key, _) in _READ.items() if key == "gpu"}
+    at_all = read["gpu"].select("gpu", "spot").unique()
+    mine = at_all.join(held_then, on=["gpu", "spot"])
+    told = facts.join(at_all, on="gpu").join(mine.with_columns(mine=True), on=["gpu", "spot"], how="left")
     told = told.with_columns(job=pl.when(pl.col("mine")).then(pl.col("spot").cast(pl.String)))
     count = len(spots)
     keyed = {scope: _keyed(read[scope], key, count).drop("spot") for scope, (key, _) in _READ.items()}
@@ -211,6 +163,8 @@ def _judged(held: Held, spots: Sequence[_Spot]) -> dict[int, list[Bin]]:
             Bin(
                 at=spot.bin,
                 seconds=spot.end - spot.start,
+                own_s=UNKNOWN,
+                shared_s=0,
                 judged_s=row["judged_s"],
                 gpus=row["judged"],
                 bottleneck=row["bottleneck"] or "",
@@ -231,6 +185,14 @@ def _read(scope: Scope, start: int, end: int, entities: Sequence[int], cuts: pl.
     return frame.with_columns(pl.col("t").cast(pl.Float64))
 
 
+def _of_own_time(frame: pl.DataFrame, held_then: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
+    """Of GPUs that the job held at a spot the rows of its own time alone; of the others on its nodes all."""
+    others = frame.join(held_then, on=["gpu", "spot"], how="anti")
+    mine = frame.join(held_then, on=["gpu", "spot"]).join(own, on="gpu")
+    mine = mine.filter((pl.col("t") >= pl.col("held_from")) & (pl.col("t") < pl.col("held_to")))
+    return pl.concat([others, mine.select(frame.columns)])
+
+
 def _keyed(frame: pl.DataFrame, key: str, count: int) -> pl.DataFrame:
     """The frame with keys that tell spots apart, in their order."""
     order = [name for name in ("pid", "t") if name in frame.columns]
@@ -247,10 +209,3 @@ def _blind(nodes: Sequence[int], start: int, end: int) -> frozenset[int]:
     if whole:
         named |= set(Gpu.objects.filter(node__in=whole).values_list("pk", flat=True))
     return frozenset(named)
-
-
-def summed(bins: Sequence[Bin]) -> Mapping[str, Any]:
-    """`bottleneck`, `confidence` and `shares` of all the bins, by the time that each is long; empty where none was judged."""
-    weighted = [Bin(**{**one, "judged_s": float(one["seconds"])}) for one in bins if one["bottleneck"]]
-    whole = together(weighted, 0, 0)
-    return {"bottleneck": whole["bottleneck"], "confidence": whole["confidence"], "shares": whole["shares"]}

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from fleet.jobs.holding import holders, holders_within
-from fleet.jobs.models import Allocation
+from fleet.jobs.holding import holders, holders_within, parts
+from fleet.jobs.models import Allocation, Job
 from tests.fleet.jobs.given import give, job
 from tests.fleet.rows import NOON, gpu, minutes, node
 
@@ -60,12 +60,28 @@ def test_one_slice_of_a_gpu_is_shared_though_nobody_else_is_there() -> None:
     assert holders(NOON)[card.pk][0].shared
 
 
-def test_a_run_that_was_put_back_does_not_share_with_the_next_of_its_job() -> None:
-    """The end of the first was never told."""
+def test_a_run_that_was_put_back_has_ended_where_the_next_of_its_job_begins() -> None:
+    """The end of the first was never told: from then on the second holds the GPU alone."""
     card = gpu(node())
-    for began in (NOON, NOON + minutes(3)):
-        give(job("4711", began), card)
-    assert [held.shared for held in holders(NOON + minutes(4))[card.pk]] == [False, False]
+    first, second = (job("4711", began) for began in (NOON, NOON + minutes(3)))
+    give(first, card)
+    give(second, card)
+    assert [(held.job, held.shared) for held in holders(NOON + minutes(4))[card.pk]] == [(second.pk, False)]
+    within = holders_within(NOON, NOON + minutes(9))[card.pk]
+    assert [(held.job, held.shared, held.until_at) for held in within] == [
+        (first.pk, False, NOON + minutes(3)),
+        (second.pk, False, None),
+    ]
+
+
+def test_an_allocation_that_nobody_closed_ends_with_its_job() -> None:
+    """Its job has ended: the GPU is free."""
+    card = gpu(node())
+    over = job("4711", NOON)
+    give(over, card)
+    Job.objects.update(ended_at=NOON + minutes(2))
+    assert set(holders(NOON + minutes(1))) == {card.pk}
+    assert holders(NOON + minutes(2)) == {}
 
 
 def test_what_processes_show_is_no_holder_beside_a_schedulers_word() -> None:
@@ -76,6 +92,44 @@ def test_what_processes_show_is_no_holder_beside_a_schedulers_word() -> None:
     found = holders(NOON)
     assert [(held.target, held.shared) for held in found[card.pk]] == [("west/4711", False)]
     assert [(held.target, held.scheduled) for held in found[free.pk]] == [("n1/ada/python", False)]
+
+
+def test_of_processes_a_window_has_the_time_before_the_scheduler_told() -> None:
+    """Seen for ten minutes alone, then within a job: the first ten minutes were theirs."""
+    card = gpu(node())
+    give(job("n1/ada/python", NOON, cluster="", source="processes"), card)
+    give(job("4711", NOON + minutes(10)), card, until=NOON + minutes(20))
+    held = holders_within(NOON, NOON + minutes(30))[card.pk]
+    assert [(one.target, one.shared, one.from_at, one.until_at) for one in held] == [
+        ("n1/ada/python", False, NOON, NOON + minutes(10)),
+        ("west/4711", False, NOON + minutes(10), NOON + minutes(20)),
+        ("n1/ada/python", False, NOON + minutes(20), None),
+    ]
+
+
+def test_holders_and_reports_say_the_same_of_who_shares() -> None:
+    """At each minute of four jobs that overlap in part: a GPU has one holder alone just where that job's part is its own."""
+    card = gpu(node())
+    rows = []
+    for number, (first, last, marked) in enumerate([(0, 6, False), (4, 9, False), (9, 12, True), (12, 14, False)]):
+        rows.append(job(f"471{number}", NOON + minutes(first)))
+        give(rows[-1], card, until=NOON + minutes(last), shared=marked)
+    for minute in range(14):
+        at = NOON + minutes(minute)
+        told = {held.job: held.shared for held in holders(at)[card.pk]}
+        own = {
+            row.pk: part.shared
+            for row in rows
+            for part in parts(row, NOON + minutes(60))[card.pk]
+            if part.from_at <= at and (part.until_at is None or at < part.until_at)
+        }
+        assert own == told, minute
+    assert [[part.shared for part in parts(row, NOON + minutes(60))[card.pk]] for row in rows] == [
+        [False, True],
+        [True, False],
+        [True],
+        [False],
+    ]
 
 
 def test_a_window_has_all_who_held_a_gpu_in_it_in_their_order() -> None:

@@ -54,13 +54,13 @@ def test_one_side_that_says_shared_is_shared_whole_and_the_other_in_part() -> No
     assert _times(silent) == ([(100, 40)], 40)
 
 
-def test_a_run_without_an_end_shares_with_the_next_run_of_its_id() -> None:
-    """Both claim the same seconds: nobody knows whose they are."""
+def test_a_run_without_an_end_has_ended_where_the_next_run_of_its_id_begins() -> None:
+    """A job id runs once at a time: no second counts twice, and none is lost."""
     (card,) = cards()
     first, second = job([card], 100, running=True), job([card], 40)
 
-    assert _times(first) == ([(100, 40)], 40)
-    assert _times(second) == ([], 40)
+    assert _times(first) == ([(100, 40)], 0)
+    assert _times(second) == ([(40, 0)], 0)
 
 
 def test_an_allocation_that_nobody_closed_ends_with_its_job() -> None:
@@ -107,11 +107,11 @@ def test_two_runs_of_processes_share() -> None:
 
 
 def test_the_others_of_all_gpus_are_asked_for_at_once(django_assert_num_queries: DjangoAssertNumQueries) -> None:
-    """One query for its allocations and one for those of others."""
+    """One query for its allocations, one for all of their GPUs, and one for the jobs."""
     gpus = cards(8)
     mine = job(gpus)
     job(gpus[:4], job_id="4712")
 
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(3):
         found = held(mine, NOON)
     assert (len(found.spans), found.shared_s, len(found.shared)) == (4, 240, 4)
