@@ -359,6 +359,20 @@ FETTLE_RETAIN_FINDINGS_D = env.integer(
     36_500,
     about="Days to keep resolved findings, with their history and messages, bench runs and profiles.",
 )
+FETTLE_RETAIN_ALLOCATIONS_D = env.integer(
+    "FETTLE_RETAIN_ALLOCATIONS_D",
+    365,
+    31,
+    36_500,
+    about="Days to keep, of jobs that have ended, which GPUs each held from when until when, and whole jobs that only processes showed and that did no work. Their reports stay.",
+)
+FETTLE_RETAIN_JOBS_D = env.integer(
+    "FETTLE_RETAIN_JOBS_D",
+    0,
+    0,
+    36_500,
+    about="Days to keep jobs that have ended, with their reports; one whose runs are still compared with stays as long as those (`FETTLE_RETAIN_EVENTS_D`). 0: for ever.",
+)
 FETTLE_METRICS_GPUS = env.boolean(
     "FETTLE_METRICS_GPUS",
     False,

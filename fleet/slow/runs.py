@@ -8,7 +8,7 @@ however often it is looked at. Minutes that come late are not counted: a median 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from django.conf import settings
 from django.db import transaction
@@ -232,9 +232,11 @@ def _count(run: JobRun, one: JobMinute, start: int) -> None:
 
 
 def _trim(job: str) -> None:
-    old: Iterable[Any] = JobRun.objects.filter(job=job).order_by("-last_seen", "-pk").values_list("pk", flat=True)[MOST_RUNS:]
-    JobRun.objects.filter(pk__in=list(old)).delete()
-    Job.objects.filter(source="processes", cluster="", job_id=job, ended_at__isnull=False, runs=None).delete()
+    """Forget the oldest runs of the job, and what rows of processes they were of. A row whose runs went by their age stays, with its report."""
+    old = list(JobRun.objects.filter(job=job).order_by("-last_seen", "-pk").values_list("pk", "job_row")[MOST_RUNS:])
+    JobRun.objects.filter(pk__in=[pk for pk, _ in old]).delete()
+    rows = [row for _, row in old if row is not None]
+    Job.objects.filter(pk__in=rows, source="processes", ended_at__isnull=False, runs=None).delete()
 
 
 def _moment(t: float) -> datetime:

@@ -16,9 +16,13 @@ from fleet.findings.lifecycle import Place, end, report
 from fleet.findings.models import Diagnosis, Finding, Transition
 from fleet.findings.tasks import forget
 from fleet.inventory.models import Absence, Engine, Event, Process
+from fleet.jobs.models import Allocation, Job
+from fleet.jobs.telling import tell as tell_jobs
 from fleet.notify.models import Delivery, Route
 from fleet.profiles.keep import keep as keep_profile
 from fleet.profiles.models import JobProfile
+from fleet.reports import summaries
+from fleet.reports.models import JobSummary
 from fleet.slow.models import JobRun
 from tests.fleet.benches import reports
 from tests.fleet.notify.telling import tell
@@ -170,3 +174,95 @@ def test_profiles_go_with_their_time() -> None:
 
     assert retention.forget(NOW) == {"profiles": 1}
     assert [row.received_at for row in JobProfile.objects.all()] == [ago(99)]
+
+
+def past_job(number: str, ended: float, *, due: float | None = None, source: str = "slurm", **told: float | None) -> Job:
+    """A job of an hour on one GPU that ended so many days ago, with its report; `due`: the report is made anew then."""
+    job = Job.objects.create(
+        cluster="west",
+        job_id=number,
+        source=source,
+        started_at=ago(ended) - timedelta(hours=1),
+        ended_at=ago(ended),
+        state="completed",
+    )
+    card = gpu(node(f"n{number}"))
+    Allocation.objects.create(
+        job=job, node=card.node, node_name=card.node.name, gpu=card, device="0", from_at=job.started_at, until_at=job.ended_at
+    )
+    figures: dict[str, float | None] = {"gpu_hours": 1.0, "idle_gpu_hours": 0.2, "coverage": 1.0}
+    JobSummary.objects.create(
+        job=job, made_at=ago(ended), due_at=None if due is None else ago(due), document={}, **{**figures, **told}
+    )
+    return job
+
+
+def test_what_jobs_held_goes_after_its_time_and_their_reports_stay(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    """Of one that ended lately, one whose report is not final and one that goes on all stays; what went is counted."""
+    settings.FETTLE_RETAIN_ALLOCATIONS_D = 40
+    for number, ended, due in (("1", 41, None), ("2", 39, None), ("3", 41, 0.0)):
+        past_job(number, ended, due=due)
+    running = past_job("4", 41)
+    Job.objects.filter(pk=running.pk).update(ended_at=None, state="running")
+    with caplog.at_level("INFO"):
+        forget()
+
+    assert set(Allocation.objects.values_list("job__job_id", flat=True)) == {"2", "3", "4"}
+    assert Job.objects.count() == JobSummary.objects.count() == 4
+    assert "1 allocations" in caplog.text
+
+
+def test_jobs_of_processes_that_did_no_work_go_with_their_reports(settings: Settings) -> None:
+    """Idle all the time, never read, or never reported; one that worked stays, a scheduler's that idled, and one that runs compare with."""
+    settings.FETTLE_RETAIN_ALLOCATIONS_D = 40
+    past_job("idle", 41, source="processes", idle_gpu_hours=0.995)
+    past_job("unread", 41, source="processes", idle_gpu_hours=None, coverage=0.0)
+    JobSummary.objects.filter(job=past_job("unreported", 41, source="processes")).delete()
+    past_job("worked", 41, source="processes")
+    past_job("lately", 39, source="processes", idle_gpu_hours=1.0)
+    past_job("scheduled", 41, idle_gpu_hours=1.0)
+    compared = past_job("compared", 41, source="processes", idle_gpu_hours=1.0)
+    JobRun.objects.create(
+        job="n1/ann/train.py",
+        program="ann/train.py",
+        node=node(),
+        job_row=compared,
+        first_seen=ago(42),
+        last_seen=ago(41),
+        merged_to=0,
+    )
+    gone = retention.forget(NOW)
+
+    assert set(Job.objects.values_list("job_id", flat=True)) == {"worked", "lately", "scheduled", "compared"}
+    assert gone["jobs without work"] == 3
+
+
+def test_jobs_and_reports_stay_for_ever_unless_the_site_says_otherwise(settings: Settings) -> None:
+    """Twenty years at first; then those that ended within so many days."""
+    for number, ended in (("1", 7300), ("2", 101), ("3", 99)):
+        past_job(number, ended)
+    retention.forget(NOW)
+    assert JobSummary.objects.count() == 3
+
+    settings.FETTLE_RETAIN_JOBS_D = 100
+    assert retention.forget(NOW)["jobs"] == 2
+    assert set(JobSummary.objects.values_list("job__job_id", flat=True)) == {"3"}
+    assert set(Job.objects.values_list("job_id", flat=True)) == {"3"}
+
+
+def test_a_report_whose_allocations_went_answers_as_it_is(settings: Settings) -> None:
+    """Told of another job on its GPU afterwards, it stays; a correction of its own end leaves it too, and it says so."""
+    settings.FETTLE_RETAIN_ALLOCATIONS_D = 40
+    row = past_job("1", 41)
+    document = {"since": 0, "until": 3600, "coverage": 1.0, "gpus": 1, "held": "0", "gpu_hours": 1.0}
+    JobSummary.objects.update(document=document)
+    retention.forget(NOW)
+    assert row.ended_at is not None
+    tell_jobs(
+        [{"cluster": "west", "job_id": "1", "started_at": row.started_at, "ended_at": row.ended_at - timedelta(minutes=30)}], NOW
+    )
+    summaries.summarise(timezone.now(), 30.0)
+    kept = JobSummary.objects.get()
+
+    assert (kept.document, kept.due_at) == (document, None)
+    assert kept.outdated_since is not None

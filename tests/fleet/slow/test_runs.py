@@ -292,3 +292,18 @@ def test_a_job_keeps_its_newest_runs() -> None:
     assert JobRun.objects.count() == MOST_RUNS
     assert JobRun.objects.filter(pids=[5000]).exists()
     assert not JobRun.objects.filter(pids=[0]).exists()
+
+
+def test_a_row_whose_runs_were_forgotten_by_their_age_stays_when_the_job_runs_again() -> None:
+    """Its report is kept for as long as the site says; a row goes here only with a run that is one too many."""
+    held = cards()
+    minute(held, NOON, [11])
+    merged(NOON + minutes(1))
+    first = Job.objects.get()
+    Job.objects.update(ended_at=NOON + minutes(1), state="completed")
+    JobRun.objects.all().delete()
+    minute(held, NOON + minutes(20), [12])
+    merged(NOON + minutes(21))
+
+    assert Job.objects.filter(pk=first.pk).exists()
+    assert Job.objects.count() == 2
