@@ -193,6 +193,7 @@ FEATURES: Final[dict[str, str]] = {
     "power_limit_default_w": _("Default power limit"),
     "power_limit_ratio": _("Power limit, of the default"),
     "power_limit_w": _("Power limit"),
+    "power_p50_w": _("Median power"),
     "power_share": _("Power, of the limit"),
     "power_to_peers": _("Power, of the median of the job's GPUs"),
     "pp": _("Pipeline stages"),

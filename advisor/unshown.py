@@ -131,7 +131,6 @@ UNSHOWN: Final[dict[str, tuple[str, str]]] = {
     "pipeline_microbatches": ("micro_batches", _("Micro-batches that make the bubble small")),
     "pod": ("", _("Pod")),
     "power_85": ("watts", _("85 % of the default power limit")),
-    "power_p50_w": ("watts", _("Median power")),
     "power_scope": ("", _("What the power limit is for: the card, or a module with a CPU")),
     "power_share_p50": ("ratio", _("Median power, of the limit")),
     "power_when_busy": ("ratio", _("Power while busy, of the limit")),

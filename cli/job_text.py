@@ -90,6 +90,9 @@ def _used(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"Used:    {hours:,.2f} GPU-hours{'' if idle is None else f', {idle:,.2f} of them idle'}{money}"
     if report.get("energy_j") is not None:
         yield f"Energy:  {report['energy_j'] / 3.6e6:,.2f} kWh"
+    low, high = report.get("idle_energy_low_j"), report.get("idle_energy_high_j")
+    if low is not None and high:
+        yield f"         {low / 3.6e6:,.2f} to {high / 3.6e6:,.2f} kWh of it idle{_idle_power(report)}"
     if report.get("mfu") is not None:
         yield f"MFU:     {report['mfu']:.0%} of the cards' peak"
     if report.get("coverage") is not None:
@@ -104,6 +107,13 @@ def _used(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {_plain(name.removesuffix('_s')):<14} {parts}"
     if ranks := report.get("ranks"):
         yield from _ranks(ranks)
+
+
+def _idle_power(report: Mapping[str, Any]) -> str:
+    """What they drew idle, beside the site's floors."""
+    floors = ", ".join(f"{one['model']} {one['watts']:.0f} W" for one in report.get("idle_power_floors") or ())
+    read = report.get("idle_power_w")
+    return f" (idle cards here: {floors}{'' if read is None else f'; these drew {read:.0f} W'})" if floors else ""
 
 
 def _ranks(ranks: Mapping[str, Any]) -> Iterator[str]:

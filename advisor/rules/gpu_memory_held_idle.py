@@ -52,6 +52,8 @@ RULE = Rule(
         Show("gpu_util_pct", "percent"),
         Show("share_idle", "ratio", ">=", "share_idle_opens"),
         Show("foreign_processes", "processes"),
+        Show("power_p50_w", "watts"),
+        Show("usual_idle_power_w", "watts"),
     ),
     change=(
         Step("command", "nvidia-smi --query-compute-apps=pid,used_memory --format=csv -i {index}"),

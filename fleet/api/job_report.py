@@ -95,6 +95,17 @@ class DeviceSerializer(serializers.Serializer[Any]):
     device = serializers.CharField()
 
 
+class IdleFloorSerializer(serializers.Serializer[Any]):
+    """What idle cards of one model draw at this site, learned from its hours: the median of the days, and the middle half of them."""
+
+    model = serializers.CharField()
+    watts = serializers.FloatField()
+    low_w = serializers.FloatField()
+    high_w = serializers.FloatField()
+    gpus = serializers.IntegerField(help_text="How many it rests on.")
+    days = serializers.IntegerField()
+
+
 class JobReportSerializer(serializers.Serializer[Any]):
     """The report of one job. What was not measured is null, and `absent` says why; shared devices count in `shared_gpu_hours` alone."""
 
@@ -125,6 +136,15 @@ class JobReportSerializer(serializers.Serializer[Any]):
     resolution_s = serializers.IntegerField(help_text="Quantiles and idle hours are of means over so many seconds.")
     energy_j = serializers.FloatField(allow_null=True)
     energy_coverage = serializers.FloatField(help_text="The part of its GPU time that `energy_j` is of, from 0 to 1.")
+    idle_power_w = serializers.FloatField(
+        allow_null=True, help_text="What its GPUs drew on average while idle; null: not read, or never idle."
+    )
+    idle_power_floors = IdleFloorSerializer(many=True, help_text="Of each of its models that was idle, when the report was made.")
+    idle_energy_low_j = serializers.FloatField(
+        allow_null=True,
+        help_text="Idle hours by the low bound of the models' floors: energy of which it made nothing; null: a floor is not known.",
+    )
+    idle_energy_high_j = serializers.FloatField(allow_null=True, help_text="As idle_energy_low_j, by the high bound.")
     energy_of_module = serializers.BooleanField(help_text="Some of its energy is that of superchips, their CPUs included.")
     price = serializers.FloatField(allow_null=True, help_text="Of a GPU-hour, when the report was made.")
     cost = serializers.FloatField(allow_null=True)
@@ -197,6 +217,8 @@ def answer(job: Job) -> dict[str, Any]:
         "since": _moment(told["since"]),
         "until": _moment(told["until"]),
         **{name: told[name] for name in _SAME},
+        **{name: told.get(name) for name in ("idle_power_w", "idle_energy_low_j", "idle_energy_high_j")},
+        "idle_power_floors": told.get("idle_power_floors", []),
         "cost": None if price is None else round(told["gpu_hours"] * price, 4),
         "timeline": [{"own_s": None, "shared_s": 0, **one, "at": _moment(one["at"])} for one in told["bins"]],
         **{name: [{"node": node, "device": device} for node, device in told[name]] for name in ("shared", "unknown")},

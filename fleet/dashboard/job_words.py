@@ -39,6 +39,8 @@ PART: Final = {
     "idle_gpu_hours": _("Idle GPU-hours"),
     "unheld_gpu_hours": _("Held, and used by nobody"),
     "energy_j": _("Energy"),
+    "idle_power_w": _("Power while idle"),
+    "idle_energy_low_j": _("Energy spent idle"),
     "cost": _("Cost"),
     "mfu": _("Model FLOPs utilisation"),
     "ranks": _("Spread of the ranks"),

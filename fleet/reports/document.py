@@ -11,7 +11,7 @@ from django.conf import settings
 
 from fleet.inventory.models import Node
 from fleet.jobs.models import Job
-from fleet.reports import flops, happened, ranks, timeline, usage
+from fleet.reports import flops, happened, idling, ranks, timeline, usage
 from fleet.reports.bins import bin_s, summed
 from fleet.reports.spans import Held, held
 
@@ -29,6 +29,7 @@ def document(job: Job, at: datetime, before: dict[str, Any] | None = None) -> di
     intervals = dict(Node.objects.filter(pk__in=own.cards.values("node")).values_list("pk", "interval_s"))
     used = usage.used(own, intervals, at.timestamp())
     figures, absent = usage.figures(own, used)
+    idle, why_not_idle = idling.figures(own, used, at)
     told = ranks.reported(own, at.timestamp())
     bins = timeline.timeline(own, (before or {}).get("bins", ()), (before or {}).get("until", 0))
     verdict = summed(bins)
@@ -38,13 +39,14 @@ def document(job: Job, at: datetime, before: dict[str, Any] | None = None) -> di
     steps = _quantiles(told.steps)
     if steps:
         figures["quantiles"]["step_time_s"] = steps
-    absent |= _absent(own, bool(spread), bool(verdict["bottleneck"]), bool(steps), mfu, why, figures["coverage"])
+    absent |= why_not_idle | _absent(own, bool(spread), bool(verdict["bottleneck"]), bool(steps), mfu, why, figures["coverage"])
     return {
         "version": VERSION,
         "since": own.start,
         "until": own.end,
         "held": own.mark,
         **figures,
+        **idle,
         "gpus": len(own.gpus) + len(own.unknown),
         "models": sorted(set(own.cards.order_by().values_list("model", flat=True))),
         "nodes": list(own.nodes[:MOST_NAMED]),

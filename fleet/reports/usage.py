@@ -5,6 +5,7 @@ share of a histogram, so that a month of 512 GPUs takes no more memory than an h
 of such means, and `resolution_s` says how long they are.
 """
 
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -33,6 +34,7 @@ TAIL_S: Final = 6 * HOUR_S
 _STEPS: Final = 1000
 _READ_S: Final = 60
 """A bucket this long has readings of its own of what is read every quarter of a minute."""
+_IDLE: Final = pl.col("busy_max") < ACTIVE
 _METRICS: Final = (
     "gr_engine_active", "gpu_util_pct", "sm_active", "tensor_active", "dram_active", "mem_used_bytes", "power_w", "energy_j_total",
 )  # fmt: skip
@@ -49,16 +51,19 @@ class Sums:
     unheld_s: float = 0.0
     energy_j: float = 0.0
     energy_s: float = 0.0
+    idle_j: float = 0.0
+    idle_told_s: float = 0.0
     levels: dict[str, npt.NDArray[np.float64]] = field(default_factory=lambda: {name: np.zeros(_STEPS + 1) for name in SHARES})
 
 
 @dataclass(slots=True)
 class Usage:
-    """The sums of the whole job, and by GPU the median of its engine's time."""
+    """The sums of the whole job, and by GPU the median of its engine's time and the seconds in which it did nothing."""
 
     resolution_s: int
     sums: Sums
     busy_p50: dict[int, float]
+    idle_s: dict[int, float] = field(default_factory=dict)
 
 
 def used(held: Held, intervals: Mapping[int, float], now: float) -> Usage:
@@ -66,6 +71,7 @@ def used(held: Held, intervals: Mapping[int, float], now: float) -> Usage:
     step_s = resolution(held, now)
     whole = Sums()
     busy_p50: dict[int, float] = {}
+    idle_s: dict[int, float] = defaultdict(float)
     for frame, spans, length in _frames(held.spans, step_s):
         rows = _figures(frame, spans, intervals, length)
         _fold(whole, rows)
@@ -73,7 +79,9 @@ def used(held: Held, intervals: Mapping[int, float], now: float) -> Usage:
         whole.energy_j += joules
         whole.energy_s += known_s
         _medians(busy_p50, rows)
-    return Usage(step_s, whole, busy_p50)
+        for gpu, seconds in rows.filter(_IDLE).group_by("gpu").agg(pl.col("seconds").sum()).iter_rows():
+            idle_s[gpu] += seconds
+    return Usage(step_s, whole, busy_p50, dict(idle_s))
 
 
 def resolution(held: Held, now: float) -> int:
@@ -241,13 +249,14 @@ def _energy(rows: pl.DataFrame, step_s: int) -> tuple[float, float]:
 
 def _fold(sums: Sums, rows: pl.DataFrame) -> None:
     seconds = pl.col("seconds")
-    idle = pl.col("busy_max") < ACTIVE
     totals = rows.select(
         covered_s=seconds.sum(),
         judged_s=seconds.filter(pl.col("busy_max").is_not_null()).sum(),
-        idle_s=seconds.filter(idle).sum(),
+        idle_s=seconds.filter(_IDLE).sum(),
         memory_s=seconds.filter(pl.col("memory_max").is_not_null() & pl.col("busy_max").is_not_null()).sum(),
-        unheld_s=seconds.filter(idle & (pl.col("memory_max") < HELD_BYTES)).sum(),
+        unheld_s=seconds.filter(_IDLE & (pl.col("memory_max") < HELD_BYTES)).sum(),
+        idle_j=(pl.col("watts") * seconds).filter(_IDLE).sum(),
+        idle_told_s=seconds.filter(_IDLE & pl.col("watts").is_not_null()).sum(),
     ).row(0, named=True)
     for name, value in totals.items():
         setattr(sums, name, getattr(sums, name) + float(value or 0))

@@ -7,6 +7,8 @@ from django.utils.translation import gettext_lazy as _
 ABSENT: Final = {
     "no_readings": _("the store has no readings of its GPUs for that time"),
     "not_measured": _("its GPUs did not tell it"),
+    "not_idle": _("its GPUs were never idle"),
+    "no_floor": _("what idle cards of its models draw here is not learned yet: that takes three of a model, idle on three days"),
     "not_judged": _("too little was measured to say"),
     "shared": _("it shared all its devices with other jobs: what is read of them is nobody's own"),
     "unknown_devices": _("no agent told of the devices that its scheduler gave it"),

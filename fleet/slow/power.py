@@ -6,7 +6,7 @@ of a day; of its days the median again. A card that is read wrongly, or a day in
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from statistics import median
+from statistics import median, quantiles
 from typing import Any, Final
 
 import polars as pl
@@ -35,11 +35,16 @@ _SCHEMA: Final = pl.Schema(
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """What a card draws in one state, on how many GPUs (on the middle one of the days) and days it rests; None where these are too few."""
+    """What a card draws in one state, on how many GPUs (on the middle one of the days) and days it rests; None where these are too few.
+
+    `low` and `high`: the bounds of the middle half of the days.
+    """
 
     watts: float | None
     gpus: int
     days: int
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +98,11 @@ def _usual(days: pl.DataFrame, state: str) -> Usual:
     if known.is_empty():
         return Usual(None, 0, 0)
     gpus = int(median(known[f"{state}_gpus"].to_list()))
-    enough = gpus >= ENOUGH_GPUS and known.height >= ENOUGH_DAYS
-    return Usual(float(median(known[f"{state}_w"].to_list())) if enough else None, gpus, known.height)
+    if gpus < ENOUGH_GPUS or known.height < ENOUGH_DAYS:
+        return Usual(None, gpus, known.height)
+    watts = known[f"{state}_w"].to_list()
+    low, middle, high = quantiles(watts, n=4, method="inclusive")
+    return Usual(float(middle), gpus, known.height, float(low), float(high))
 
 
 def _day(at: datetime) -> int:

@@ -134,6 +134,7 @@ def shown(found: Job, made: Report) -> dict[str, Any]:
         "cost": None if price is None else told["gpu_hours"] * price,
         "idle_share": _part(told["idle_gpu_hours"], told["gpu_hours"]),
         "unheld_share": _part(told["unheld_gpu_hours"], told["gpu_hours"]),
+        "idle_floor": " / ".join(f"{one['watts']:.0f} W" for one in told.get("idle_power_floors", ())),
         "partly": told["coverage"] < 0.995,
         "energy_partly": told["energy_j"] is not None and told["energy_coverage"] < 0.995,
         "verdict": words.word(words.BOTTLENECK, told["bottleneck"]),

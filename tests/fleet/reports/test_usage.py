@@ -5,10 +5,12 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
+from fleet.inventory.models import Gpu
 from fleet.jobs.models import Job
 from fleet.reports.document import document
 from fleet.reports.spans import held
 from fleet.reports.usage import MOST_VALUES, resolution
+from fleet.slow import power
 from fleet.store.series import store
 from tests.fleet.recorded import recording
 from tests.fleet.reports.played import by_the_second, cards, give, job, play
@@ -99,6 +101,62 @@ def test_idle_hours_and_those_that_nobody_used_are_told_apart() -> None:
 
     assert found["idle_gpu_hours"] == pytest.approx((45 + 60) / 3600)
     assert found["unheld_gpu_hours"] == pytest.approx(60 / 3600)
+
+
+def _learned(model: str, watts: tuple[float, ...]) -> None:
+    """A site on whose days idle cards of the model drew so much."""
+    for ago, one in reversed(list(enumerate(watts))):
+        rows = [(gpu, model, 1.0, one, 1.0) for gpu in (1, 2, 3) for _ in range(8)]
+        hours = pl.DataFrame(rows, schema=["gpu", "model", "hours", "power_w", "idle"], orient="row")
+        power.learn(NOON - timedelta(days=ago), hours)
+
+
+def _half_idle(card: Gpu) -> None:
+    """Forty seconds at 90 W without work, twenty at 600 W with it."""
+    noon = int(NOON.timestamp())
+    rows = [
+        {"entity": card.pk, "ts": noon - 60 + n, "gr_engine_active": 0.0 if n < 40 else 0.9, "power_w": 90.0 if n < 40 else 600.0}
+        for n in range(60)
+    ]
+    store().write("gpu", pl.DataFrame(rows))
+
+
+def test_energy_spent_idle_is_the_sites_idle_power_by_the_idle_hours() -> None:
+    """Days of 70 to 90 W, their middle half 72 to 76: 40 idle seconds are 2,880 to 3,040 J, though the cards drew 90 W."""
+    (card,) = cards()
+    _half_idle(card)
+    _learned(card.model, (70.0, 90.0, 72.0, 76.0, 74.0))
+    found = document(job([card]), NOON)
+
+    assert found["idle_gpu_hours"] == pytest.approx(40 / 3600)
+    assert found["energy_j"] == pytest.approx(40 * 90 + 20 * 600)
+    assert (found["idle_energy_low_j"], found["idle_energy_high_j"]) == (pytest.approx(72 * 40), pytest.approx(76 * 40))
+    assert found["idle_power_w"] == pytest.approx(90)
+    assert found["idle_power_floors"] == [
+        {"model": card.model, "watts": 74.0, "low_w": 72.0, "high_w": 76.0, "gpus": 3, "days": 5}
+    ]
+
+
+def test_without_a_learned_floor_the_energy_spent_idle_is_unknown() -> None:
+    """What the cards drew is told all the same."""
+    (card,) = cards()
+    _half_idle(card)
+    found = document(job([card]), NOON)
+
+    assert (found["idle_energy_low_j"], found["idle_energy_high_j"], found["idle_power_floors"]) == (None, None, [])
+    assert found["absent"]["idle_energy_low_j"] == "no_floor"
+    assert found["idle_power_w"] == pytest.approx(90)
+
+
+def test_a_job_that_was_never_idle_spent_nothing_idle() -> None:
+    """Zero by measurement, whatever the floor is; it has no idle power."""
+    (card,) = cards()
+    noon = int(NOON.timestamp())
+    store().write("gpu", pl.DataFrame([{"entity": card.pk, "ts": noon - 60 + n, "gr_engine_active": 0.5} for n in range(60)]))
+    found = document(job([card]), NOON)
+
+    assert (found["idle_energy_low_j"], found["idle_energy_high_j"], found["idle_power_w"]) == (0, 0, None)
+    assert found["absent"]["idle_power_w"] == "not_idle"
 
 
 def test_shared_devices_are_named_and_in_no_sum() -> None:

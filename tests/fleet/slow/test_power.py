@@ -44,6 +44,15 @@ def test_floors_are_medians_of_cards_and_days() -> None:
     assert power.features(found) == {"usual_idle_power_w": 78.0, "usual_busy_power_w": 640.0}
 
 
+def test_the_range_is_the_middle_half_of_the_days() -> None:
+    """Of 70, 72, 74, 76 and a hot 90 W: 72 to 76."""
+    for ago, watts in reversed(list(enumerate((70.0, 90.0, 72.0, 76.0, 74.0)))):
+        learn(NOON - ago * DAY, hours(dict.fromkeys((1, 2, 3), (watts, 600.0))))
+    found = floors(NOON)[H200].idle
+
+    assert (found.low, found.watts, found.high) == (72.0, 74.0, 76.0)
+
+
 @pytest.mark.parametrize(("days", "gpus"), [(2, 3), (3, 2)])
 def test_few_days_or_cards_are_too_little(days: int, gpus: int) -> None:
     """How many there are is told, the watts are not."""
