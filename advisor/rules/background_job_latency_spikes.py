@@ -51,5 +51,6 @@ RULE = Rule(
     risk=_("Backups and logs come later: plan them."),
     rollback=_("systemctl revert NAME.service"),
     verify=_("Spikes a day down by 80 %, the slowest requests below twice the median for seven days."),
+    measure="e2e_mean_s",
     sources=("docs.kernel.org/accounting/psi.html", "www.freedesktop.org: systemd.resource-control"),
 )

@@ -95,6 +95,7 @@ RULE = Rule(
             ),
         ),
     ),
+    measure="tpot_p95_s",
     sources=(
         _("docs.vllm.ai: Optimization and Tuning (preemption)"),
         "docs.sglang.ai: hyperparameter tuning",

@@ -60,5 +60,6 @@ RULE = Rule(
     verify=_(
         "The clock varies by less than 2 %, and the ratio of the slowest requests to the median falls by a fifth over 24 hours."
     ),
+    measure="e2e_mean_s",
     sources=("docs.nvidia.com/deploy/driver-persistence/", _("nvidia-smi manual: --lock-gpu-clocks")),
 )

@@ -87,5 +87,6 @@ RULE = Rule(
             _("The first token is in time for 24 hours at the same load, and so is the time between tokens."),
         ),
     ),
+    measure="ttft_p95_s",
     sources=(_("docs.vllm.ai: Optimization and Tuning (chunked prefill)"), "docs.vllm.ai: automatic prefix caching"),
 )

@@ -72,5 +72,6 @@ RULE = Rule(
     risk=_("Rolling back loses what the new release brought."),
     rollback=_("Roll forward again."),
     verify=_("Latency within {latency_ratio_clears:.2f} of its baseline for 24 hours at the same load."),
+    measure="e2e_mean_s",
     sources=(_("the service's own last days"),),
 )

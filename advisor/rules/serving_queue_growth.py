@@ -76,5 +76,6 @@ RULE = Rule(
     verify=_(
         "Nothing waits at 95 % of the samples, and the queue takes less than a tenth of the latency target over three daily peaks."
     ),
+    measure="queue_mean_s",
     sources=("docs.vllm.ai: metrics", "docs.nvidia.com/deeplearning/triton-inference-server: metrics"),
 )

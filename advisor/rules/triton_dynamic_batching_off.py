@@ -47,5 +47,6 @@ RULE = Rule(
     risk=_("The delay adds its value to the latency at most."),
     rollback=_("Take dynamic_batching out of config.pbtxt."),
     verify=_("A mean batch of three at the peak, 30 % more capacity, and the slowest requests within their target."),
+    measure="served_per_s",
     sources=("docs.nvidia.com/deeplearning/triton-inference-server/user-guide: dynamic batcher",),
 )

@@ -49,6 +49,11 @@ class Measure:
     centre: Centre = "median"
 
 
+def _of_service(name: str, label: str, least_s: float = 0.0, centre: Centre = "median") -> Measure:
+    value = pl.col(name).clip(least_s) if least_s else pl.col(name)
+    return Measure(name, label, "seconds", value, (name,), more_is_better=False, is_reported=True, centre=centre)
+
+
 _fp32, _tensor = pl.col("fp32_active").fill_null(0.0), pl.col("tensor_active")
 _worth = pl.when(_fp32 > 6.0 * _tensor).then(pl.col(WEIGHT) / EMULATED).otherwise(pl.col(WEIGHT))
 
@@ -84,10 +89,22 @@ OWN: Final[Mapping[str, Measure]] = MappingProxyType(
             ),
             Measure("sm_active", _("SM activity"), "ratio", pl.col("sm_active"), ("sm_active",), centre="mean"),
             Measure("sm_clock_mhz", _("SM clock"), "megahertz", pl.col("sm_clock_mhz"), ("sm_clock_mhz",)),
+            _of_service("ttft_p95_s", _("time to the first token, 95th percentile")),
+            _of_service("tpot_p95_s", _("time per output token, 95th percentile")),
+            # a queue that is gone is as good as one of a millisecond: times nothing there is no ratio
+            _of_service("queue_mean_s", _("time in the queue"), least_s=0.001),
+            _of_service("e2e_mean_s", _("time of a request"), centre="mean"),
+            Measure(
+                "served_per_s", _("requests served a second"), "per_second", pl.col("served_per_s"), ("served_per_s",),
+                is_reported=True, centre="mean",
+            ),
         )
     }
-)
+)  # fmt: skip
 """Measures of their own that rules may name."""
+
+OF_SERVICES: Final = frozenset({"ttft_p95_s", "tpot_p95_s", "queue_mean_s", "e2e_mean_s", "served_per_s"})
+"""Those of serving engines (service.py), which tell them themselves."""
 
 BY_BOTTLENECK: Final[Mapping[Bottleneck, str]] = MappingProxyType(
     {

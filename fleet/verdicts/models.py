@@ -31,9 +31,16 @@ class Verification(models.Model):
     before_until = models.DateTimeField(null=True, blank=True)
     after_from = models.DateTimeField(null=True, blank=True)
     after_until = models.DateTimeField(null=True, blank=True)
-    before_side = models.JSONField(default=dict, help_text="Its phases, its program, and whether others worked beside it.")
+    before_side = models.JSONField(
+        default=dict, help_text="Its phases, its program, whether others worked beside it, and of the whole fleet the GPUs."
+    )
     before_samples = models.BinaryField(
         null=True, blank=True, help_text="Arrow IPC of what was measured, zstd: raw telemetry goes."
+    )
+    looked = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Of the time after a change that is no program's: `to`, up to when it was looked at; `alike`, the times too unsure by themselves.",
     )
     after_samples = models.BinaryField(null=True, blank=True)
     measure = models.CharField(max_length=20, blank=True)

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Final
 
+from django.db.models import Q
+
 from fleet.slow.models import JobRun
 from fleet.verdicts.models import Verification
 
@@ -19,12 +21,12 @@ def recount(now: datetime) -> int:
     """Bring the GPU-hours of the verdicts up to `now`; how many changed.
 
     A run that took h GPU-hours at r times the speed would have taken r times h: (r - 1) h is recovered, less than zero where it was
-    slower. Runs that are forgotten stay counted.
+    slower. Runs that are forgotten stay counted. Of a service the time of an answer is no time of GPUs: its throughput alone counts.
     """
     rows = list(
-        Verification.objects.filter(verdict__in=("helped", "worse"), ratio__isnull=False, applied_at__gte=now - COUNTED).defer(
-            "before_samples", "after_samples"
-        )
+        Verification.objects.filter(verdict__in=("helped", "worse"), ratio__isnull=False, applied_at__gte=now - COUNTED)
+        .exclude(~Q(measure="served_per_s"), scope="service")
+        .defer("before_samples", "after_samples")
     )
     families: dict[str, list[JobRun]] = defaultdict(list)
     for run in JobRun.objects.filter(program__in={row.family for row in rows if row.family}):

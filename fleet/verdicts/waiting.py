@@ -10,15 +10,19 @@ from django.db.models import Exists, OuterRef
 
 from advisor.job_family import job_family
 from advisor.verification.stretch import Stretch
-from fleet.findings.models import Finding, Transition
+from fleet.findings.models import Diagnosis, Finding, Transition
 from fleet.inventory.models import Gpu
 from fleet.slow.models import JobRun
 from fleet.verdicts.models import Verification
+from fleet.verdicts.serving import engine_of
+from fleet.verdicts.serving import read as read_engine
 from fleet.verdicts.stretches import packed, read
 
 AT_ONCE: Final = 100
 JUST_NOW: Final = timedelta(minutes=2)
 """A time that was told and is older is when it was applied, and not when somebody said so."""
+COUNTED: Final = timedelta(minutes=2)
+"""A run that goes on was seen last so long ago: its minutes are counted when they are over."""
 MOST_GPUS: Final = 64
 """Of one side; a job of more is compared by so many of them."""
 
@@ -82,6 +86,8 @@ def wait(finding: Finding, applied_at: datetime, now: datetime, *, by_advisor: b
     if stretch is not None:
         row.before_from, row.before_until, row.before_samples = before.start, before.end, packed(stretch)
         row.before_side = {"phases": list(stretch.phases), "others": stretch.others, "program": stretch.program}
+        if finding.scope == "fleet":
+            row.before_side["gpus"] = [card.pk for card in before.cards]
     row.save()
     return row
 
@@ -99,11 +105,25 @@ def before_of(finding: Finding, applied_at: datetime) -> Before:
         run = JobRun.objects.filter(job=finding.target, first_seen__lte=end).order_by("-last_seen").first()
         family = run.program if run else job_family(finding.target, finding.node.name if finding.node else None)
         told = {name: text for name, text in run.told.items() if isinstance(text, str)} if run else {}
+    elif finding.scope == "fleet":
+        cards = _sufferers(finding, start, end)
     return Before(family, cards, start, end, told)
 
 
+def _sufferers(finding: Finding, start: datetime, end: datetime) -> list[Gpu]:
+    """The GPUs of the jobs that a finding on the whole fleet is of: those that its bottleneck held back at that time."""
+    jobs = Diagnosis.objects.filter(scope="job", bottleneck=finding.bottleneck or "", window_end__gt=start, window_start__lt=end)
+    runs = JobRun.objects.filter(job__in=jobs.order_by().values("target"), first_seen__lte=start, last_seen__gte=end - COUNTED)
+    held = sorted({gpu for gpus in runs.order_by("pk").values_list("gpu_ids", flat=True)[:MOST_GPUS] for gpu in gpus})
+    return list(Gpu.objects.filter(pk__in=held[:MOST_GPUS]).select_related("node").order_by("pk"))
+
+
 def stretch_before(finding: Finding, before: Before) -> Stretch | None:
-    """What was measured before; None where nothing was stored, or the scope is of no GPU."""
-    if not before.cards or finding.scope not in ("job", "gpu", "node"):
+    """What was measured before; None where nothing was stored, or nobody knows of which GPUs it would be."""
+    if finding.scope == "service":
+        engine = engine_of(finding)
+        model = before.cards[0].model if before.cards else ""
+        return read_engine(engine, before.start, before.end, model, len(before.cards)) if engine is not None else None
+    if not before.cards:
         return None
     return read(before.cards, before.start, before.end, before.family, before.told, finding.target)

@@ -20,6 +20,7 @@ def test_every_measure_that_a_rule_names_is_one() -> None:
         ("batch-underfills-gpu", "sm_active"),
         ("decode-bandwidth-bound", None),
         ("gpu-memory-leak", None),
+        ("serving-queue-growth", "queue_mean_s"),
     ],
 )
 def test_a_rules_own_measure_is_what_its_bottleneck_holds_back(rule: str, measure: str | None) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from fleet.findings.concluded import conclude
 from fleet.findings.lifecycle import MoveError, advise_transition
-from fleet.findings.models import Finding
+from fleet.findings.models import Diagnosis, Finding
 from fleet.inventory.models import Gpu, Node
 from fleet.slow.models import JobRun
 from fleet.store.series import store
@@ -54,11 +54,30 @@ def works(held: list[Gpu], start: datetime, samples_per_s: float | None, seconds
     )  # fmt: skip
 
 
+def rename(held: list[Gpu], start: datetime, name: str, seconds: int) -> None:
+    """Let another program be what held the cards then, and the only one."""
+    t = int(start.timestamp())
+    rows = [
+        {
+            "entity": card.pk,
+            "pid": 7 + n + t % 1000,
+            "ts": t + k,
+            "name": name,
+            "user": "ann",
+            "gpu_mem_bytes": 30 << 30,
+            "samples_per_s": 100.0,
+        }
+        for n, card in enumerate(held)
+        for k in range(seconds)
+    ]
+    store().write("process", pl.DataFrame(rows))
+
+
 def found(held: list[Gpu], **more: Any) -> Finding:
     """A finding on the run that began at noon."""
     defaults: dict[str, Any] = {
         "fingerprint": f"{FP32}:job:n1/ann/train.py", "rule": FP32, "severity": "warn", "severity_rank": 2, "scope": "job",
-        "target": "n1/ann/train.py", "node": held[0].node, "bottleneck": "compute", "confidence": "high", "content": content(),
+        "target": "n1/ann/train.py", "node": held[0].node if held else None, "bottleneck": "compute", "confidence": "high", "content": content(),
         "opened_at": NOON + MINUTE, "last_seen_at": NOON + 2 * MINUTE,
     }  # fmt: skip
     finding = Finding.objects.create(**{**defaults, **more})
@@ -148,10 +167,15 @@ def test_a_run_that_goes_on_is_waited_for_until_it_is_long_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "why"), [("service", "A change to a service"), ("job", "Nothing is stored of the time before")]
+    ("scope", "why"),
+    [
+        ("service", "The service told nothing before the change"),
+        ("job", "Nothing is stored of the time before"),
+        ("fleet", "No job is known that this held back"),
+    ],
 )
 def test_what_can_never_be_told_is_not_waited_for(scope: str, why: str) -> None:
-    """A service has no load that is alike; without telemetry there is no before."""
+    """Without telemetry, or anybody who suffered, there is no before."""
     applied(found(cards(1), scope=scope))
     row = Verification.objects.get()
 
@@ -172,6 +196,52 @@ def test_a_change_to_a_gpu_shows_on_it_without_a_new_run() -> None:
 
     assert row.verdict in ("helped", "no_effect")
     assert row.after_from == NOON + 3 * MINUTE + timedelta(seconds=20)
+
+
+def test_a_node_whose_first_minute_was_of_another_program_is_looked_at_again() -> None:
+    """Meanwhile the row says why; the next minute is of the same program, and no minute is looked at twice."""
+    held = cards(1)
+    works(held, NOON, 100.0)
+    finding = found(held, rule="dataloader-oversubscribed", scope="node", target="n1", bottleneck="data")
+    applied(finding)
+    works(held, NOON + 3 * MINUTE, 100.0, seconds=80)
+    rename(held, NOON + 3 * MINUTE, "eval.py", 80)
+    go_on(NOON + 5 * MINUTE)
+    row = Verification.objects.get()
+    assert row.reason["id"].startswith("Not the same program")
+    assert row.looked == {"to": (NOON + 4 * MINUTE + timedelta(seconds=20)).timestamp()}
+
+    works(held, NOON + 4 * MINUTE + timedelta(seconds=20), 150.0)
+    go_on(NOON + 6 * MINUTE)
+    row.refresh_from_db()
+    assert (row.verdict, row.measure) == ("helped", "samples_per_s")
+    assert row.ratio == pytest.approx(1.5, rel=0.02)
+
+
+def test_advice_to_the_whole_fleet_is_measured_on_those_that_it_held_back() -> None:
+    """Storage was slow for the jobs on two nodes, and not for a third's: their samples a second before and after."""
+    suffering, other = [*cards(1), *cards(1, "n2")], cards(1, "n3")
+    for card in (*suffering, *other):
+        works([card], NOON, 50.0)
+    for card in suffering:
+        Diagnosis.objects.create(
+            scope="job",
+            target=f"{card.node.name}/ann/train.py",
+            window_start=NOON + MINUTE,
+            window_end=NOON + 2 * MINUTE,
+            bottleneck="data",
+        )
+    finding = found([], rule="shared-storage-contention", scope="fleet", target="fleet", node=None, bottleneck="data")
+    applied(finding)
+    for card in suffering:
+        works([card], NOON + 3 * MINUTE, 100.0)
+    works(other, NOON + 3 * MINUTE, 10.0)
+    go_on(NOON + 5 * MINUTE)
+    row = Verification.objects.get()
+
+    assert row.before_side["gpus"] == [card.pk for card in suffering]
+    assert (row.verdict, row.measure, row.gpus) == ("helped", "samples_per_s", 2)
+    assert row.ratio == pytest.approx(2.0, rel=0.03)
 
 
 @pytest.mark.parametrize(("told", "began"), [(10 * MINUTE, 5 * MINUTE), (6 * MINUTE, 6 * MINUTE)])
