@@ -4,6 +4,7 @@ Every read says what it is `about`: docs/reference/settings.md is generated from
 """
 
 import difflib
+import ipaddress
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -138,6 +139,20 @@ def words(name: str, default: str = "", *, about: str) -> list[str]:
     found = [word.strip() for word in text(name, default, about=about).split(",") if word.strip()]
     if default and not found:
         raise SettingError(f"{name} is empty; give words with commas between, or unset it for {default}.")
+    return found
+
+
+def places(name: str, *, about: str) -> list[str]:
+    """IP addresses, networks and host names, separated by commas."""
+    found = words(name, about=about)
+    for word in found:
+        try:
+            ipaddress.ip_network(word, strict=False)
+        except ValueError:
+            if not re.fullmatch(r"(?!\d+(\.\d+)*$)[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", word):
+                raise SettingError(
+                    f"{name} has {word!r}, which is neither an address, nor a network such as 10.20.0.0/16, nor a host's name."
+                ) from None
     return found
 
 

@@ -491,6 +491,19 @@ FETTLE_MTBF_GPU_HOURS = env.number(
     about="GPU-hours between two failures that end a job; checkpoint intervals follow from it. The default is that of Llama 3's pre-training: 16,384 GPUs, 54 days, 419 unplanned interruptions.",
 )
 
+FETTLE_NOTIFY_ALLOW = env.places(
+    "FETTLE_NOTIFY_ALLOW",
+    about="Addresses, networks and names in the site's own network that messages may go to, with commas between: `10.20.0.0/16,mail.corp`. Others there are refused; public addresses never are.",
+)
+FETTLE_NOTIFY_CA_FILE = env.text(
+    "FETTLE_NOTIFY_CA_FILE",
+    "",
+    about="Certificates (PEM) that vouch for chats and webhooks by HTTPS, in place of the public ones.",
+)
+if FETTLE_NOTIFY_CA_FILE and not Path(FETTLE_NOTIFY_CA_FILE).is_file():
+    raise env.SettingError(
+        f"FETTLE_NOTIFY_CA_FILE={FETTLE_NOTIFY_CA_FILE} is no file; name one with certificates (PEM), or unset it."
+    )
 FETTLE_ALIVE_FILE = env.text(
     "FETTLE_ALIVE_FILE",
     "",

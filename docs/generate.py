@@ -280,7 +280,7 @@ def _settings() -> Iterator[tuple[str, str, str]]:
     tree = ast.parse((ROOT / "config" / "settings.py").read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "env":
-            if node.func.attr not in ("text", "boolean", "integer", "number", "words", "secret", "password", "choice", "url"):
+            if node.func.attr not in ("text", "boolean", "integer", "number", "words", "places", "secret", "password", "choice", "url"):
                 continue
             about = next(ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg == "about")
             default = _shown(node.args[1]) if len(node.args) > 1 and node.func.attr not in ("secret", "password") else ""

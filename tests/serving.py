@@ -149,6 +149,7 @@ def server_env(data: Path) -> dict[str, str]:
         "FETTLE_DATA": str(data),
         "FETTLE_SECRET_KEY": "for tests only, and long enough to be taken",
         "FETTLE_FLUSH_S": "1",
+        "FETTLE_NOTIFY_ALLOW": "127.0.0.0/8",
         "DJANGO_SETTINGS_MODULE": "config.settings",
     }
 

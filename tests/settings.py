@@ -3,6 +3,7 @@
 import os
 
 os.environ.setdefault("FETTLE_SECRET_KEY", "only for tests, " * 3)
+os.environ.setdefault("FETTLE_NOTIFY_ALLOW", "127.0.0.0/8")  # where the tests' chats are
 
 from config.settings import *  # noqa: F403 - the whole point
 

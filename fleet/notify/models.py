@@ -145,6 +145,9 @@ class Delivery(models.Model):
         null=True, blank=True, help_text="HTTP status of the newest answer, where there was one."
     )
     error = models.CharField(max_length=500, blank=True)
+    arrived = models.JSONField(
+        default=list, blank=True, help_text="Digests of the parts that the target took; the next attempt leaves them out."
+    )
     key = models.CharField(max_length=64, unique=True, help_text="Stays the same over retries; receivers may drop repeats by it.")
     created_at = models.DateTimeField(default=timezone.now)
 

@@ -14,11 +14,10 @@ from django.utils.translation import gettext
 from fleet.notify import deliver
 from fleet.notify.message import message
 from fleet.notify.models import Delivery
+from fleet.notify.outcome import fields
 
 CLAIM: Final = timedelta(minutes=3)
 """A claim older than this belongs to a worker that died: longer than a task may run."""
-MAX_ATTEMPTS: Final = 16
-"""Attempts before a delivery is dead: an hour and more of an unreachable chat."""
 FIRST_WAIT_S: Final = 5.0
 LONGEST_WAIT_S: Final = 900.0
 LANES: Final = 2
@@ -73,18 +72,17 @@ def attempt(delivery_id: int) -> str:
     delivery = Delivery.objects.select_related("route", "transition__finding__node").get(pk=delivery_id)
     if not delivery.route.enabled:
         return _note(delivery, state="dead", error="The route was switched off.")
-    outcome = deliver.send(delivery.route.url, message(delivery))
-    if outcome.sent:
-        return _note(delivery, state="sent", sent_at=timezone.now(), error="")
-    if delivery.attempts >= MAX_ATTEMPTS:
-        return _note(delivery, state="dead", error=outcome.error)
-    return _note(
-        delivery,
-        state="failed",
-        error=outcome.error,
-        may_repeat=delivery.may_repeat or outcome.unsure,
-        next_try_at=timezone.now() + wait(delivery.attempts),
-    )
+    outcome = deliver.send(delivery.route.url, message(delivery), delivery.arrived)
+    if outcome.failure == "limited":
+        hold_back(delivery, timedelta(seconds=outcome.retry_after_s or FIRST_WAIT_S))
+    return _note(delivery, **fields(outcome, delivery, wait))
+
+
+def hold_back(delivery: Delivery, pause: timedelta) -> None:
+    """Let the other messages of the route wait too: its target takes nothing meanwhile, and each refusal may prolong that."""
+    until = timezone.now() + pause
+    others = Delivery.objects.filter(route=delivery.route, state__in=("pending", "failed"), lead=None, next_try_at__lt=until)
+    others.exclude(pk=delivery.pk).update(next_try_at=until)
 
 
 def wait(attempts: int) -> timedelta:

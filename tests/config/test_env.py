@@ -129,6 +129,22 @@ def test_a_list_that_must_hold_something_may_not_be_empty(monkeypatch: pytest.Mo
     assert env.words("FETTLE_X", about="") == []
 
 
+def test_it_takes_places_in_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Addresses, networks, and names of hosts."""
+    monkeypatch.setenv("FETTLE_X", "10.20.0.0/16, 192.168.7.7,fd00::/8,::1,mail.corp,localhost")
+
+    assert env.places("FETTLE_X", about="") == ["10.20.0.0/16", "192.168.7.7", "fd00::/8", "::1", "mail.corp", "localhost"]
+
+
+@pytest.mark.parametrize("text", ["10.20.0.0/33", "10.20.0", "300.1.1.1", "http://mail.corp", "mail.corp:25", "a b", "-x", "*"])
+def test_it_refuses_what_is_no_place(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """A slip would refuse every message to a chat of one's own."""
+    monkeypatch.setenv("FETTLE_X", f"mail.corp,{text}")
+
+    with pytest.raises(env.SettingError, match="neither an address, nor a network"):
+        env.places("FETTLE_X", about="")
+
+
 def test_a_variable_that_nobody_reads_is_refused_with_the_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is misspelt would otherwise do nothing; what belongs to other programs is left alone."""
     monkeypatch.setattr(env, "_asked", {"PRE_FLUSH_S"})

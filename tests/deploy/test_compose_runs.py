@@ -107,6 +107,7 @@ def site() -> Iterator[Site]:
                         "FETTLE_ADVISOR_WINDOW_S": "30",
                         "FETTLE_ADVISOR_PATIENCE_S": "10",
                         "FETTLE_ADVISOR_EVERY_S": "5",
+                        "FETTLE_NOTIFY_ALLOW": "127.0.0.0/8",
                     }
             subprocess.run(
                 [sys.executable, "manage.py", "collectstatic", "--noinput", "-v", "0"],

@@ -11,7 +11,7 @@ from advisor.finding import Change, Evidence
 from advisor.finding import Finding as Found
 from fleet.findings.lifecycle import Judged, Place, reconcile
 from fleet.inventory.models import Gpu
-from fleet.notify import deliver, sending
+from fleet.notify import deliver, drawing, sending
 from fleet.notify.models import Route
 from tests.fleet.notify.receiver import Receiver
 from tests.fleet.notify.telling import tell
@@ -170,7 +170,12 @@ def test_a_hostile_name_neither_calls_nor_draws_nor_adds_a_line(form: str, card:
     [
         ("json://h/", "text"),
         ("json://h/?format=html", "html"),
-        ("mailto://u:p@example.org", "text"),
+        ("mailto://u:p@example.org", "html"),
+        ("mailto://u:p@example.org?format=text", "text"),
+        ("feishu://abcdefghijklmnop", "text"),
+        ("feishu://abcdefghijklmnop?format=markdown", "markdown"),
+        ("dingtalk://abcdefghijklmnop", "text"),
+        ("wecombot://abcdefghijklmnop", "text"),
         ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#general", "markdown"),
         ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#general?format=text", "text"),
         ("discord://123456789/abcdefghijklmnopqrstuvwxyz", "markdown"),
@@ -180,7 +185,7 @@ def test_a_hostile_name_neither_calls_nor_draws_nor_adds_a_line(form: str, card:
 )
 def test_each_target_gets_the_form_that_it_shows_best(url: str, form: str) -> None:
     """Text where it stays text, Markdown where it is drawn whatever it is called, HTML where nothing else is taken."""
-    assert deliver._form(Apprise.instantiate(url)) == NotifyFormat(form)
+    assert drawing.form(Apprise.instantiate(url)) == NotifyFormat(form)
 
 
 def test_what_is_longer_than_a_chat_takes_comes_in_parts(chat: Receiver) -> None:

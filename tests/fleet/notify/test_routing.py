@@ -6,7 +6,7 @@ import pytest
 
 from fleet.findings.lifecycle import Judged, advise_transition, reconcile
 from fleet.findings.models import Finding, Transition
-from fleet.notify import sending
+from fleet.notify import outcome, sending
 from fleet.notify.models import Delivery, Route
 from tests.fleet.notify.telling import tell
 from tests.fleet.rows import NOON, found
@@ -123,6 +123,6 @@ def test_waits_double_up_to_a_quarter_of_an_hour() -> None:
 
 def test_all_attempts_together_span_a_long_outage() -> None:
     """A chat that is away for an hour gets its messages."""
-    least = sum(min(5 * 2 ** (n - 1), 900) / 2 for n in range(1, sending.MAX_ATTEMPTS))
+    least = sum(min(5 * 2 ** (n - 1), 900) / 2 for n in range(1, outcome.MAX_ATTEMPTS))
 
     assert least > 3600
