@@ -504,6 +504,9 @@ if FETTLE_NOTIFY_CA_FILE and not Path(FETTLE_NOTIFY_CA_FILE).is_file():
     raise env.SettingError(
         f"FETTLE_NOTIFY_CA_FILE={FETTLE_NOTIFY_CA_FILE} is no file; name one with certificates (PEM), or unset it."
     )
+FETTLE_ACK_LINK_H = env.integer(
+    "FETTLE_ACK_LINK_H", 72, 1, 8784, about="Hours for which the link in a message acknowledges its alert."
+)
 FETTLE_ALIVE_FILE = env.text(
     "FETTLE_ALIVE_FILE",
     "",

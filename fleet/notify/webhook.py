@@ -13,11 +13,13 @@ MOST: Final = 500
 
 
 def extras(delivery: Delivery) -> dict[str, Any]:
-    """Fields of the body: `event`, `key`, `findings`, `findings_total`. The key is the same when the request comes again."""
+    """Fields of the body beside title and message. The key is the same when the request comes again, and `may_repeat` says that it may have."""
     rows = [delivery.transition, *(one.transition for one in _others(delivery)[: MOST - 1])]
     return {
         "event": _event(delivery.transition),
+        "kind": delivery.kind,
         "key": delivery.key,
+        "may_repeat": delivery.may_repeat,
         "findings_total": 1 + _others(delivery).count(),
         "findings": [_finding(row) for row in rows],
     }
@@ -29,9 +31,9 @@ def _others(delivery: Delivery) -> Any:
 
 
 def _event(transition: Transition) -> str:
-    """opened, worse or resolved."""
-    if transition.after == "resolved":
-        return "resolved"
+    """opened, worse, noisy or resolved; of what was measured of advice, the verdict."""
+    if transition.axis == "advice" or transition.after in ("resolved", "noisy"):
+        return transition.after
     return "worse" if transition.before == "firing" else "opened"
 
 
@@ -39,6 +41,7 @@ def _finding(transition: Transition) -> dict[str, Any]:
     row = transition.finding
     return {
         "id": row.pk,
+        "fingerprint": row.fingerprint,
         "rule": row.rule,
         "severity": row.severity,
         "scope": row.scope,
@@ -49,4 +52,5 @@ def _finding(transition: Transition) -> dict[str, Any]:
         "condition": transition.after,
         "at": transition.at.isoformat(),
         "opened_at": row.opened_at.isoformat(),
+        "cause": row.cause_id,
     }

@@ -46,7 +46,7 @@ def test_a_new_finding_says_what_where_how_much_and_what_to_do(card: Gpu, chat: 
     (got,) = chat.got
 
     assert got["title"] == "[critical] The power limit takes the speed (n1 GPU 0)"
-    assert got["message"].replace("\u00a0", " ").split("\n")[:-2] == [
+    assert got["message"].replace("\u00a0", " ").split("\n")[:-4] == [
         "At 500 W the clocks fall for 25% of the time.",
         "",
         "Node: n1",

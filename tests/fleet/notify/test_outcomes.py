@@ -83,7 +83,8 @@ def test_the_parts_that_arrived_are_known_to_the_next_attempt(chats: Chats) -> N
     Delivery.objects.update(next_try_at=timezone.now())
 
     assert sending.attempt(row.pk) == "sent"
-    texts = [got.body["text"]["content"] for got in chats.got]
+    lines = [got.body["text"]["content"].split("\n") for got in chats.got]
+    texts = ["\n".join(line for line in text if "/acknowledge/" not in line) for text in lines]  # that link has its hour
     assert texts[1] == texts[2]
     taken = [texts[0], *texts[2:]]
     assert sum("(1/" in text for text in taken) == 1
