@@ -98,7 +98,7 @@ def test_of_a_large_job_the_first_devices_are_named_and_the_others_counted() -> 
 
 def test_what_was_not_measured_is_not_printed() -> None:
     """No line stands for 0 that nobody measured; the bottleneck is then what the first finding blames, or not judged."""
-    bare = {"job": JOB | {"gpus_total": None, "allocations": [], "exit_code": None, "labels": {}}, "findings": []}
+    bare: dict[str, Any] = {"job": JOB | {"gpus_total": None, "allocations": [], "exit_code": None, "labels": {}}, "findings": []}
     text = list(lines(bare, 1, 1))
 
     assert text[0] == "Job lab/4714: train, ada, vision, gpu"

@@ -48,7 +48,7 @@ def test_devices_are_told_where_the_server_lacks_some_or_knows_no_card_of_that_n
 def test_of_a_run_on_many_devices_the_totals_are_compared() -> None:
     """The server names the first of them alone: as many devices on as many nodes are all of them."""
     many = {f"n{number}": "gpu:h200:8(IDX:0-7)" for number in range(3)}
-    all_there = {"held": {}, "held_total": 24, "nodes_total": 3}
+    all_there: dict[str, Any] = {"held": {}, "held_total": 24, "nodes_total": 3}
     cases: tuple[tuple[dict[str, str], dict[str, Any], bool], ...] = (
         (many, {}, False), (many, {"held_total": 23}, True), (many, {"nodes_total": 2}, True), (many, {"all_known": False}, True),
         ({"n[0-2]": "gpu:h200:8"}, {}, False),
