@@ -133,7 +133,7 @@ def test_a_disk_that_fills_costs_the_file_and_nothing_else(tmp_path: Path) -> No
     """The command's exit code stands, its run is judged to its end, and the file's end is said."""
     full = tmp_path / "full.jsonl.gz"
     full.symlink_to("/dev/full")
-    result = run(FakeNvml(), ["sh", "-c", "sleep 1; exit 3"], full)
+    result = run(FakeNvml(), ["sh", "-c", "sleep 2.5; exit 3"], full)
 
     assert result.code == 3
     assert result.trouble == f"{full} is not whole: No space left on device"

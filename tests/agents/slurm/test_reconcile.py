@@ -64,6 +64,7 @@ def test_a_row_of_the_server_is_read_whole_or_by_its_totals() -> None:
     one = {"node_name": "n1", "gpu": 1, "until_at": None}
     row: dict[str, Any] = {
         "job_id": "7", "started_at": "1970-01-01T00:16:40Z", "ended_at": None, "restarts": 0, "allocations_total": 3,
+        "state": "running", "gpus_total": 1,
         "allocations": [one, one | {"gpu": 2}, one | {"until_at": "1970-01-01T00:20:00Z", "gpu": None}],
     }  # fmt: skip
     more = row | {"allocations_total": 8000, "held_total": 7000, "held_nodes_total": 900, "held_unknown_total": 0}

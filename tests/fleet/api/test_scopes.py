@@ -27,6 +27,7 @@ WRITES: dict[str, tuple[str, str, Any]] = {
     "annotations": ("post", "/api/v1/annotations/", {"scope": "node", "target": "n1", "key": "maintenance", "value": True}),
     "reports": ("post", "/api/v1/bench-runs/", {}),
     "rules": ("patch", "/api/v1/rules/memory-nearly-full/", {"state": "on"}),
+    "alerts": ("post", "/api/v1/findings/1/acknowledge/", {}),
     "commands": ("post", "/api/v1/nodes/1/commands/", {"what": "resume_profiling", "reason": "a test"}),
 }  # fmt: skip
 
