@@ -19,7 +19,7 @@ from fleet.annotations.telling import TellError
 from fleet.api.bodies import TooLarge
 from fleet.api.problems import CONTENT_TYPE, as_problem, document
 from fleet.commands.asking import AskError
-from fleet.findings.lifecycle import MoveError
+from fleet.findings.advised import MoveError
 from fleet.jobs.telling import TellJobError
 from fleet.notify.acknowledging import AcknowledgeError
 from fleet.notify.sending import SendError

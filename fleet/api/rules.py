@@ -22,6 +22,7 @@ from fleet.api.permissions import MayTune
 from fleet.api.problems import problem
 from fleet.findings import catalogue
 from fleet.findings.catalogue import KINDS, Entry
+from fleet.tuning import durations
 from fleet.tuning.changes import Wanted, set_overrides, set_state
 from fleet.tuning.models import MATCHERS, STATES, Override, RuleChange
 from fleet.tuning.own_rules import GROUPS
@@ -76,8 +77,8 @@ class RuleSerializer(serializers.Serializer[Any]):
 
     @extend_schema_field(ThresholdSerializer(many=True))
     def get_thresholds(self, entry: Entry) -> list[Any]:
-        """Those that may be set; none for rules of events and of the site's own."""
-        return list(ThresholdSerializer(entry.rule.thresholds if entry.rule else (), many=True).data)
+        """Those that may be set, with how long what is seen must last before it fires; none for rules of events and of the site's own."""
+        return list(ThresholdSerializer(durations.settable(entry.rule) if entry.rule and not entry.own else (), many=True).data)
 
     @extend_schema_field(OverrideSerializer(many=True))
     def get_overrides(self, entry: Entry) -> list[Any]:

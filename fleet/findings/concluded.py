@@ -5,7 +5,7 @@ from typing import Final
 
 from django.db import transaction
 
-from fleet.findings.lifecycle import MOVES
+from fleet.findings.advised import MOVES
 from fleet.findings.models import Finding, Transition
 from fleet.findings.signals import transitions_written
 

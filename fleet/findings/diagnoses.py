@@ -7,7 +7,7 @@ from typing import Final
 from django.db import connection, transaction
 
 from advisor.diagnosis import Diagnosis as Diagnosed
-from fleet.findings.lifecycle import Place, Target
+from fleet.findings.judged import Place, Target
 from fleet.findings.models import Diagnosis
 from fleet.findings.rows import json_text
 

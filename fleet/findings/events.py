@@ -12,7 +12,7 @@ from django.utils.translation import gettext_noop
 
 from advisor import xid_catalog
 from advisor.xid_catalog import Xid
-from fleet.findings import lifecycle
+from fleet.findings import company, lifecycle, witnesses
 from fleet.findings.models import Finding
 from fleet.inventory.models import Event
 from fleet.tuning.in_force import in_force
@@ -21,8 +21,6 @@ log = logging.getLogger(__name__)
 
 TOO_OLD: Final = timedelta(days=1)
 """An event that arrives later than this is history: kept, shown with its time, announced to nobody."""
-COMPANION_SPAN: Final = timedelta(minutes=1)
-"""How near to another fault an XID that only follows others must be to count as part of it."""
 GPU_BACK: Final = gettext_noop("The GPU is back.")
 """The note of the transition that resolves the finding of a lost GPU."""
 RECENT: Final = timedelta(days=30)
@@ -39,9 +37,7 @@ def handle(events: Sequence[Event]) -> list[Finding]:
         xid = xid_of(event)
         kind = event.kind if xid is None else f"{xid.rule}{' companion' if xid.companion else ''}"
         groups[event.gpu_id, kind].append(event)
-    # In the order of their ends: a GPU that was lost and came back is back.
-    in_order = sorted(groups.values(), key=lambda group: group[-1].observed_at)
-    return [finding for group in in_order if (finding := _handle_again(group))]
+    return [finding for group in company.in_order(groups.values()) if (finding := _handle_again(group))]
 
 
 def _handle_again(group: Sequence[Event]) -> Finding | None:
@@ -52,7 +48,8 @@ def _handle_again(group: Sequence[Event]) -> Finding | None:
 
 
 def _handle(group: Sequence[Event]) -> Finding | None:
-    """Handle events of one kind on one GPU, in time order."""
+    """Handle events of one kind on one GPU, in time order; those of a stronger fault that they belong to go first."""
+    handle(company.ahead(group[-1]))
     with transaction.atomic():
         mine = Event.objects.filter(pk__in=[event.pk for event in group], handled_at=None)
         count = mine.update(handled_at=timezone.now())
@@ -62,22 +59,38 @@ def _handle(group: Sequence[Event]) -> Finding | None:
         now = timezone.now()
         at = min(event.observed_at, now)  # a node's clock may run ahead
         if event.kind == "gpu_back":
-            lifecycle.end(f"xid-fallen-off-bus:gpu:{event.gpu_id}", at, GPU_BACK)
+            lifecycle.end(f"{xid_catalog.FALLEN.rule}:gpu:{event.gpu_id}", at, GPU_BACK)
             return None
         xid = xid_of(event)
         if xid is None and event.kind == "xid":
             log.warning("XID %s on %s is in no catalogue of ours; it is kept as an event.", event.code, event.node)
-        if xid is None or now - at > TOO_OLD or (xid.companion and not _has_company(event)):
+        if xid is None or now - at > TOO_OLD:
             return None
+        seen = witnesses.of_events(group, now)
+        if (leader := company.leader(event, at)) is not None:
+            lifecycle.join(leader, at, count=count, seen=seen)
+            return leader
         force = in_force()
-        if xid.rule in force.off:
+        if (xid.companion and not _has_company(event)) or xid.rule in force.off:
             return None
         code = event.code if event.kind == "xid" else None
         total = _total(event, xid)
         found = xid_catalog.finding(xid, str(event.gpu_id), event.node.name, event.gpu.uuid, total, code)
         place = lifecycle.Place(event.node_id, (event.gpu.pk,))
         since = min(group[0].observed_at, now)
-        return lifecycle.report(at, found, place, count=count, since=since, shadow=xid.rule in force.shadow)
+        row = lifecycle.report(
+            at,
+            found,
+            place,
+            count=count,
+            since=since,
+            shadow=xid.rule in force.shadow,
+            seen=seen,
+            over_at=company.over_at(event, xid.rule, now),
+        )
+        if row.seen_total == count and not xid.companion and (followers := company.followers(event, xid.rule)):
+            lifecycle.join(row, at, count=len(followers), seen=witnesses.of_events(followers, now))
+        return row
 
 
 def xid_of(event: Event) -> Xid | None:
@@ -94,7 +107,7 @@ def _has_company(event: Event) -> bool:
         Event.objects.filter(
             gpu=event.gpu,
             kind="xid",
-            observed_at__range=(event.observed_at - COMPANION_SPAN, event.observed_at + COMPANION_SPAN),
+            observed_at__range=(event.observed_at - company.SPAN, event.observed_at + company.SPAN),
         )
         .exclude(code=event.code)
         .exists()

@@ -20,7 +20,8 @@ from advisor.finding import Finding as Found
 from advisor.planned import READS
 from advisor.rule import Rule
 from fleet.findings import diagnoses
-from fleet.findings.lifecycle import Judged, Place, Target, reconcile
+from fleet.findings.judged import Judged, Place, Target
+from fleet.findings.lifecycle import reconcile, released
 from fleet.findings.models import Finding, Transition
 from fleet.findings.more import more, places
 from fleet.findings.permitted import Permitted
@@ -29,6 +30,7 @@ from fleet.findings.told import WORDS
 from fleet.findings.windows import Look, look
 from fleet.inventory.models import Node
 from fleet.jobs.models import Job
+from fleet.tuning import durations
 from fleet.tuning.in_force import InForce, in_force
 from fleet.tuning.matching import thresholds
 from fleet.tuning.models import OwnRule
@@ -50,7 +52,7 @@ def judge(at: datetime) -> list[Transition]:
     span_s, patience_s = settings.FETTLE_ADVISOR_WINDOW_S, settings.FETTLE_ADVISOR_PATIENCE_S
     seen = look(at, span_s, patience_s, WORDS.labels(at))
     if not seen.fresh_nodes:
-        return []
+        return released(at)
     force = in_force()
     asked = wanted(force.rules) | READS | memory_split.READS
     frames = with_more(features_of(seen.measured), more(at, seen, span_s, asked))
@@ -74,6 +76,8 @@ def judge(at: datetime) -> list[Transition]:
         unused=frozenset(("job", job) for job in seen.unused),
         over=over(still_open, seen.places, at),
         may=Permitted(force.known, force.off, force.shadow),
+        covers=timedelta(seconds=max(span_s, 2 * settings.FETTLE_ADVISOR_EVERY_S)),
+        durations=durations.in_force(force.settings, force.rules, frames, _node_names(force)),
     )
     diagnoses.keep(diagnose(frames), seen.places, at - timedelta(seconds=span_s), at)
     transitions = reconcile(at, evaluation.findings, judged, seen.places)
@@ -87,7 +91,7 @@ def judge(at: datetime) -> list[Transition]:
 
 def verdict(force: InForce, frames: Frames, still_open: Collection[str]) -> tuple[Sequence[Rule], Evaluation]:
     """The rules that could be used, and what they say with the site's thresholds; an own rule that fails is noted and left out."""
-    own_values = thresholds(force.settings, force.rules, frames, _node_names(force))
+    own_values = thresholds(durations.without(force.settings), force.rules, frames, _node_names(force))
     try:
         return force.rules, evaluate(force.rules, frames, still_open, own_values, force.shadow, every_gap=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError):

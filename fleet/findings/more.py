@@ -10,7 +10,7 @@ from advisor.beside import More
 from advisor.features import Frames
 from fleet.benches.peers import bench_features
 from fleet.findings import allocated, minutes, told
-from fleet.findings.lifecycle import Place, Target
+from fleet.findings.judged import Place, Target
 from fleet.findings.windows import Look
 from fleet.profiles import newest
 from fleet.slow import frames as slow

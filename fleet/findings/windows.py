@@ -15,7 +15,7 @@ import polars as pl
 from advisor.frames import CONSTANTS, FACTS, Window
 from advisor.measured import HOST_METRICS, measured
 from advisor.samples import GPU_METRICS, PROCESS_METRICS
-from fleet.findings.lifecycle import Place, Target
+from fleet.findings.judged import Place, Target
 from fleet.inventory.models import STALE_AFTER, Absence, Gpu, Node
 from fleet.jobs.attribution import Attribution, Labels, attribute
 from fleet.jobs.holding import ended_within, holders

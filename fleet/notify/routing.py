@@ -69,9 +69,14 @@ def alert_of(transition: Transition, labels: Mapping[int, Labels]) -> Alert:
 
 
 def told_cause(finding: Finding) -> int | None:
-    """The finding that explains this one, while that one fires and people are told of it."""
+    """The finding that explains this one, while people are told of it; None for one that is milder, which a route may leave out.
+
+    A cause that is over counts until findings take it away: what lasts is then told, what ends with its cause never is.
+    """
     cause = finding.cause
-    return cause.pk if cause and cause.resolved_at is None and cause.condition in quieting.FIRES and not cause.shadow else None
+    if cause is None or cause.shadow or cause.severity_rank < finding.severity_rank:
+        return None
+    return cause.pk if cause.resolved_at is not None or cause.condition in quieting.FIRES else None
 
 
 def _made(news: Sequence[Transition], now: datetime) -> list[Delivery]:

@@ -15,7 +15,7 @@ from advisor import rule as catalogue
 from advisor.rule import Rule, Threshold
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import REFUSED, is_plain
-from fleet.tuning import own_rules
+from fleet.tuning import durations, own_rules
 from fleet.tuning.in_force import OF_EVENTS, state_of
 from fleet.tuning.matching import Setting, crossing
 from fleet.tuning.models import MATCHERS, STATES, Override, OwnRule, RuleChange, RuleState, RulesVersion, Trial
@@ -79,7 +79,7 @@ def set_overrides(rule: str, wanted: Sequence[Wanted], user: User, comment: str 
             raise TuneError(says.format(rule=rule))
         one = _known(rule)
         _check_once(wanted)
-        known = {entry.name: entry for entry in one.thresholds} if one else {}
+        known = {entry.name: entry for entry in durations.settable(one)} if one else {}
         for entry in wanted:
             _check_wanted(rule, known, entry)
             where = {"rule": rule, "threshold": entry.threshold, "matcher": entry.matcher, "pattern": entry.pattern}

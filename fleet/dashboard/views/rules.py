@@ -24,6 +24,7 @@ from fleet.findings import catalogue
 from fleet.findings.catalogue import Entry
 from fleet.findings.content import step, to_fill
 from fleet.findings.models import Finding
+from fleet.tuning import durations
 from fleet.tuning.changes import MAY, TuneError, set_override, set_state, tried
 from fleet.tuning.models import MATCHERS, STATES, Override, RuleChange, Trial
 from fleet.tuning.own_rules import GROUPS, OwnRuleError
@@ -203,7 +204,7 @@ def _said(entry: Entry, overrides: list[Override]) -> dict[str, Any]:
                 "high": f"{threshold.high:.12g}",
                 "site": rule_words.written(site[threshold.name], threshold.unit) if threshold.name in site else "",
             }
-            for threshold in (one.thresholds if one else ())
+            for threshold in (durations.settable(one) if one and not entry.own else ())
         ],
         "why": _why(entry),
         "steps": [{"word": words.word(words.CHANGE_KIND, one.kind), "line": one} for one in lines],
@@ -237,4 +238,4 @@ def _why(entry: Entry) -> list[str]:
 
 
 def _unit(rule: Rule | None, threshold: str) -> str:
-    return next((one.unit for one in rule.thresholds if one.name == threshold), "") if rule else ""
+    return next((one.unit for one in durations.settable(rule) if one.name == threshold), "") if rule else ""

@@ -63,7 +63,11 @@ def test_every_rule_is_listed_with_what_it_says_and_found(vera: APIClient) -> No
     full = rules["memory-nearly-full"]
     assert (full["kind"], full["state"], full["findings_open"], full["opened_total"]) == ("shipped", "on", 1, 1)
     assert full["conditions"]["opens"] == "mem_used_share >= 0.91"
-    assert [one["name"] for one in full["thresholds"]] == ["mem_used_share_opens", "mem_used_share_clears"]
+    assert [one["name"] for one in full["thresholds"]] == [
+        "mem_used_share_opens",
+        "mem_used_share_clears",
+        "fires_after_warn_s",
+    ]
     assert full["sources"]
     assert (rules["host-memory-pressure"]["shadow_open"], rules["host-memory-pressure"]["findings_open"]) == (1, 0)
     assert vera.get(FULL).json() == full

@@ -11,12 +11,13 @@ from fleet.accounts.models import User
 from fleet.dashboard import words
 from fleet.dashboard.threshold_words import ROLE, THRESHOLD, role_of, threshold_label
 from fleet.tuning.changes import save_own, set_override
+from fleet.tuning.durations import settable
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 FLAG = re.compile(r"--[a-z0-9-]+")
 DOCUMENT = re.compile(r"(\S+\.\S+(: [^()]+)?( \([A-Z][^()]*\))?)|(NVIDIA NVML: \w+)|(fettle bench)")
 """An address, with the title of a page or the name of what it tells of; a function of a library; a command: the same in every language."""
-THRESHOLDS = sorted({one.name for rule in load() for one in rule.thresholds})
+THRESHOLDS = sorted({one.name for rule in load() for one in settable(rule)})
 
 
 def test_every_threshold_has_a_name_in_both_languages() -> None:

@@ -163,7 +163,7 @@ def test_a_storm_from_one_gpu_is_one_piece_of_work(django_assert_max_num_queries
     )
     Event.objects.update(received_at=timezone.now() - timedelta(seconds=30))
 
-    with django_assert_max_num_queries(40):
+    with django_assert_max_num_queries(55):
         sweep_events()
     row = Finding.objects.get()
     assert (row.seen_total, row.opened_at) == (3001, first.observed_at)

@@ -1,14 +1,17 @@
 """The life cycle of findings: when they open, fire, turn noisy and resolve, and what changes nothing."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from advisor.finding import Finding as Found
+from advisor.finding import Severity
 from fleet.findings import lifecycle
 from fleet.findings.lifecycle import Judged, MoveError, Place, advise_transition, reconcile, report
 from fleet.findings.models import Finding, Transition
+from fleet.tuning.durations import Durations
 from tests.fleet.rows import NOON, found, gpu, minutes, node, person
 
 pytestmark = pytest.mark.django_db
@@ -39,6 +42,15 @@ def see_many(at: datetime, times: int, *findings: Found) -> datetime:
     return at
 
 
+def see_for(at: datetime, span: timedelta, *findings: Found) -> list[tuple[str, str]]:
+    """Judgements from `at` to `at` + `span`, so near each other that they leave no gap; the transitions of all."""
+    became, until = [], at + span
+    while at < until:
+        became += see(at, *findings)
+        at = min(until, at + minutes(4))
+    return became + see(until, *findings)
+
+
 def test_it_fires_when_two_judgements_in_a_row_saw_it() -> None:
     """One window is a suspicion, two are a finding."""
     first = see(NOON, found())
@@ -47,6 +59,69 @@ def test_it_fires_when_two_judgements_in_a_row_saw_it() -> None:
     assert first == [("", "pending")]
     assert second == [("pending", "firing")]
     assert Finding.objects.get().condition == "firing"
+
+
+def lasting(severity: str, seconds: float) -> Judged:
+    """A window of a site where what the rule says at this severity must last so long."""
+    return replace(judged("1"), durations=Durations({(RULE, severity): seconds}))
+
+
+@pytest.mark.parametrize("severity", ["warn", "critical"])
+def test_it_fires_when_it_has_lasted_as_long_as_the_site_wants(severity: Severity) -> None:
+    """Not before, however many windows saw it; the judgement that completes the minimum duration fires."""
+    minute = lasting(severity, 60)
+    for step in range(6):
+        assert ("pending", "firing") not in see(NOON + step * TEN_S, found(severity=severity), judging=minute)
+
+    assert see(NOON + 6 * TEN_S, found(severity=severity), judging=minute) == [("pending", "firing")]
+
+
+def test_what_grows_critical_has_the_duration_of_what_is_critical() -> None:
+    """A warning that has to last an hour fires at once when it becomes critical."""
+    hour = lasting("warn", 3600)
+    see(NOON, found(severity="warn"), judging=hour)
+
+    assert see(NOON + TEN_S, found(severity="critical"), judging=hour) == [("pending", "firing")]
+
+
+def test_time_that_no_window_saw_does_not_count_as_lasting() -> None:
+    """A worker that was down for an hour: the hour is neither for it nor against it, and the minutes before it count."""
+    ten = lasting("warn", 600)
+    for minute in range(8):
+        see(NOON + minutes(minute), found(), judging=ten)
+    back = NOON + minutes(67)  # 7 minutes had been seen; of the hour since, the window covers its last 5
+
+    assert see(back, found(), judging=ten) == [("pending", "firing")]
+    assert Finding.objects.get().streak_since == NOON + minutes(55)
+
+
+def test_a_gap_alone_does_not_complete_the_duration() -> None:
+    """Seen twice with an hour between: that is not an hour of it."""
+    ten = lasting("warn", 600)
+    see(NOON, found(), judging=ten)
+
+    assert see(NOON + minutes(60), found(), judging=ten) == []
+    assert see(NOON + minutes(64), found(), judging=ten) == []
+    assert see(NOON + minutes(65), found(), judging=ten) == [("pending", "firing")]
+
+
+def test_a_clock_that_was_set_back_freezes_nothing() -> None:
+    """The server ran a day ahead for a while: what was judged then is judged again at once, and resolves and opens as ever."""
+    ended_tomorrow = see_many(see_many(NOON + timedelta(days=1), 2, found()), 2)
+    see_many(ended_tomorrow, 2, found())
+
+    see(NOON)
+    assert see(NOON + TEN_S) == [("firing", "resolved")]
+    assert see(NOON + minutes(1), found()) == [("", "pending")]
+
+
+def test_a_severity_that_goes_up_and_down_is_told_once() -> None:
+    """A warning that turns critical again and again is one piece of news within the hour."""
+    at = see_many(NOON, 2, found(severity="warn"))
+    for _ in range(3):
+        at = see_many(see_many(at, 2, found(severity="critical")), 2, found(severity="warn"))
+
+    assert Transition.objects.filter(before="firing", after="firing").count() == 1
 
 
 def test_a_critical_finding_fires_at_once() -> None:
@@ -167,8 +242,7 @@ def test_a_noisy_one_stays_open_while_it_flaps() -> None:
 def test_a_noisy_one_resolves_after_a_quiet_while() -> None:
     """A quarter of an hour without it ends it."""
     at, row = noisy()
-    see(at)
-    see(at + lifecycle.QUIET - TEN_S)
+    assert see_for(at, lifecycle.QUIET - TEN_S) == []
     row.refresh_from_db()
     assert row.condition == "noisy"
 
@@ -178,7 +252,7 @@ def test_a_noisy_one_resolves_after_a_quiet_while() -> None:
 def test_a_noisy_one_that_stays_fires_again() -> None:
     """A quarter of an hour of it without a break is no flapping."""
     at, _row = noisy()
-    see(at, found())
+    assert see_for(at, lifecycle.QUIET - 4 * TEN_S, found()) == []
 
     assert see(at + lifecycle.QUIET, found()) == [("noisy", "firing")]
 
@@ -310,20 +384,29 @@ def test_many_rows_are_refreshed_in_one_upsert(django_assert_max_num_queries: Dj
     see(NOON, *many)
     see(NOON + TEN_S, *many)
 
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(18):
         see(NOON + 2 * TEN_S, *many)
     assert Finding.objects.filter(condition="firing", seen_total=3).count() == 150
 
 
 def test_what_an_event_reported_is_not_cleared_by_a_quiet_window() -> None:
-    """An XID is over when the device ran a day without it, not when a counter stands still."""
+    """An XID is over when the device ran long enough without it, not when a counter stands still."""
     report(NOON, found(severity="critical"), Place(None))
-    for step in range(1, 5):
-        assert see(NOON + step * TEN_S) == []
+    hour = replace(judged("1"), quiet={RULE: minutes(60)})
+    for step in range(1, 16):
+        assert see(NOON + step * minutes(4), judging=hour) == []
 
-    day = NOON + lifecycle.EVENT_QUIET
-    assert see(day) == []
-    assert see(day + TEN_S) == [("firing", "resolved")]
+    assert see(NOON + minutes(64), judging=hour) == [("firing", "resolved")]
+
+
+def test_time_that_nobody_saw_is_no_quiet_of_a_device() -> None:
+    """A node that was off for the day did not run a day without a repeat."""
+    report(NOON, found(severity="critical"), Place(None))
+    hour = replace(judged("1"), quiet={RULE: minutes(60)})
+    see(NOON + TEN_S, judging=hour)
+
+    for hours in range(1, 10):
+        assert see(NOON + minutes(60 * hours), judging=hour) == []
 
 
 def test_repeated_events_join_one_finding() -> None:

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from fleet.annotations.models import Annotation
-from fleet.findings.lifecycle import Judged, Place, reconcile, report
+from fleet.findings.lifecycle import Judged, Place, reconcile, released, report
 from fleet.findings.models import Finding
 from fleet.jobs.models import Allocation, Job
 from fleet.notify import acknowledging, dry_run, recurring, routing, sayings
@@ -247,12 +247,12 @@ def test_an_inhibition_keeps_quiet_what_has_the_labels_in_common() -> None:
     route()
     Inhibition.objects.create(
         name="node down",
-        source=[matcher("rule", "node-silent")],
+        source=[matcher("rule", "site-node-down")],
         target=[matcher("severity", "warn", "critical")],
         equal=["node"],
     )
     one, two = node("n1"), node("n2")
-    source = fire("n1", rule="node-silent", severity="critical", scope="node", place=Place(one.pk))
+    source = fire("n1", rule="site-node-down", severity="critical", scope="node", place=Place(one.pk))
     fire("1", place=Place(one.pk))
     fire("2", place=Place(two.pk))
     tell()
@@ -279,8 +279,21 @@ def test_a_consequence_is_told_with_its_cause_and_by_itself_once_that_is_over() 
     assert (quiet.state, why(quiet)) == ("muted", "consequence")
 
     resolve(cause)
+    assert recurring.recur() == 0  # as a rule it ends with its cause
+    released(later(minutes=2))
     assert recurring.recur() == 1
     assert quiet.pk in tell()
+
+
+def test_a_milder_cause_keeps_nothing_quiet() -> None:
+    """A route for what is critical would tell of neither."""
+    route()
+    cause = fire("1", severity="advice")
+    consequence = fire("2", severity="critical")
+    Finding.objects.filter(pk=consequence.pk).update(cause=cause)
+    tell()
+
+    assert not Delivery.objects.filter(state="muted", transition__finding=consequence).exists()
 
 
 def test_outside_its_hours_a_route_holds_what_comes() -> None:

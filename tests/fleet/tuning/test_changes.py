@@ -120,7 +120,7 @@ def test_an_own_rule_has_no_thresholds_and_says_where_its_numbers_are() -> None:
     ("asked", "says"),
     [
         ({"rule": "no-such-rule"}, "no rule no-such-rule"),
-        ({"rule": "row-remap-failed"}, "row-remap-failed has no thresholds"),
+        ({"rule": "row-remap-failed"}, "row-remap-failed has no threshold mem_used_share_opens; it has: fires_after_critical_s"),
         ({"threshold": "busy_opens"}, f"it has: {OPENS}, {CLEARS}"),
         ({"value": 1.5}, f"{OPENS} can be from 0 to 1, not 1.5"),
         ({"value": float("nan")}, "not nan"),
