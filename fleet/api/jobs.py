@@ -35,6 +35,7 @@ from fleet.api.pagination import Page
 from fleet.api.permissions import MayTellJobs
 from fleet.api.problems import problem
 from fleet.api.serializers import FindingSerializer
+from fleet.findings import consequences
 from fleet.jobs.called import called
 from fleet.jobs.extent import doubts
 from fleet.jobs.models import SOURCES, STATES, Allocation, Job
@@ -203,6 +204,7 @@ class JobViewSet(Tagged, StrictQuery, ListModelMixin, RetrieveModelMixin, Generi
         """What was found of the job and of the GPUs that it held, while it ran: the strongest first."""
         job = self.get_object()
         findings = findings_of(job).select_related("node").prefetch_related("acknowledgements")
+        findings = findings.annotate(consequences_total=consequences.total())
         paginator = Page()
         page = paginator.paginate_queryset(findings, request, view=self)
         return paginator.get_paginated_response(FindingSerializer(page or [], many=True).data)

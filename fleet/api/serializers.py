@@ -12,11 +12,12 @@ from advisor.finding import SEVERITIES
 from fleet.accounts.plain_text import plain_text
 from fleet.api import readings
 from fleet.api.asked import AskedSerializer
+from fleet.api.explained import ExplainedSerializer
 from fleet.api.finding_gpus import FindingList
 from fleet.api.target_names import name_of
 from fleet.findings import cost, words
+from fleet.findings.advised import MOVES
 from fleet.findings.content import Rendered, render
-from fleet.findings.lifecycle import MOVES
 from fleet.findings.models import ADVICE, CONDITIONS, Diagnosis, Finding, Transition
 from fleet.inventory.models import STILL_THERE, Engine, Gpu, Node, Process
 from fleet.notify.models import Acknowledgement
@@ -240,7 +241,7 @@ class AcknowledgeSerializer(AskedSerializer):
     comment = serializers.CharField(max_length=300, required=False, allow_blank=True, default="", validators=[plain_text])
 
 
-class FindingSerializer(serializers.ModelSerializer[Finding]):
+class FindingSerializer(ExplainedSerializer):
     """One rule's verdict on one target, from its opening to its end."""
 
     severity = serializers.ChoiceField(choices=SEVERITIES, read_only=True)
@@ -261,13 +262,13 @@ class FindingSerializer(serializers.ModelSerializer[Finding]):
     currency = serializers.SerializerMethodField()
     acknowledged = serializers.SerializerMethodField()
 
-    class Meta:
-        model = Finding
+    class Meta(ExplainedSerializer.Meta):
         list_serializer_class = FindingList
         fields = (
             "id", "rule", "severity", "scope", "target", "target_name", "node", "node_name", "gpus", "gpus_left_out", "state", "bottleneck", "confidence",
             "recoverable", "gpus_total", "gpu_hours_a_day", "cost_a_day", "currency", "condition", "advice", "says", "origin",
             "seen_total", "opened_at", "last_seen_at", "resolved_at", "shadow", "acknowledged",
+            *ExplainedSerializer.Meta.fields,
         )  # fmt: skip
 
     @extend_schema_field(AcknowledgementSerializer(allow_null=True))

@@ -33,7 +33,8 @@ from fleet.api.serializers import (
     NodeSerializer,
     TransitionSerializer,
 )
-from fleet.findings.lifecycle import advise_transition
+from fleet.findings import consequences
+from fleet.findings.advised import advise_transition
 from fleet.findings.models import RANK, Finding, Transition
 from fleet.inventory.models import Gpu, Node
 from fleet.notify.acknowledging import acknowledge, take_back
@@ -77,7 +78,12 @@ class FindingViewSet(StrictQuery, ReadOnlyModelViewSet[Finding]):
     serializer_class = FindingSerializer
     filterset_class = FindingFilter
     permission_classes = [*ReadOnlyModelViewSet.permission_classes, MayChangeFindings]
-    queryset = Finding.objects.select_related("node").prefetch_related("acknowledgements").order_by(*RANK, "id")
+    queryset = (
+        Finding.objects.select_related("node")
+        .prefetch_related("acknowledgements")
+        .annotate(consequences_total=consequences.total())
+        .order_by(*RANK, "id")
+    )
 
     @extend_schema(summary="A finding's history", responses=TransitionSerializer(many=True), filters=False)
     @action(detail=True, pagination_class=None)

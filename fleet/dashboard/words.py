@@ -124,7 +124,9 @@ COVERED: Final = {
 }
 """Whose the GPUs' work of the last hour was."""
 SHARED_MEANS: Final = _("Several jobs have the GPU at once: what is read of it is no single job's, and is never summed.")
-NOISY_MEANS: Final = _("It opened four times within an hour: nobody is told of it until it keeps still.")
+NOISY_MEANS: Final = _(
+    "It opened four times within an hour: it is held open, and nothing more is told of it until it keeps still."
+)
 
 SHORT: Final = {
     "gpu_util_pct": _("Util."),

@@ -35,7 +35,7 @@ ADVICE: Final = {
     "cannot_tell": pgettext_lazy("advice", "cannot tell"),
 }
 
-AXIS: Final = {"condition": _("condition"), "advice": _("advice")}
+AXIS: Final = {"condition": _("condition"), "advice": _("advice"), "cause": _("cause")}
 SCOPE: Final = {"gpu": _("GPU"), "node": _("node"), "job": _("job"), "service": _("service"), "fleet": _("fleet")}
 CONFIDENCE: Final = {
     "high": pgettext_lazy("confidence", "high"),

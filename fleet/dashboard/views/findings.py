@@ -15,13 +15,13 @@ from django.views.decorators.http import require_POST, require_safe
 from advisor.finding import SEVERITIES
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import REFUSED, is_plain
-from fleet.dashboard import charts, profiles, verdicts, words
+from fleet.dashboard import charts, explained, profiles, verdicts, words
 from fleet.dashboard.evidence import charted, lines_of, span_of
 from fleet.dashboard.listing import STATES, filtered, groups, line, opened
 from fleet.findings import cost
+from fleet.findings.advised import MOVES, MoveError, advise_transition
 from fleet.findings.content import to_fill
-from fleet.findings.lifecycle import MOVES, MoveError, advise_transition
-from fleet.findings.models import CONDITIONS, Finding
+from fleet.findings.models import CONDITIONS, Finding, Transition
 from fleet.findings.targets import names
 from fleet.inventory.models import Node
 from fleet.slow.past_runs import program_of
@@ -87,7 +87,7 @@ def odd_filters(request: HttpRequest, rules: Collection[str], nodes: Collection[
 @require_safe
 def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
     """The page `/findings/<id>/`."""
-    found = get_object_or_404(Finding.objects.select_related("node"), pk=finding_id)
+    found = get_object_or_404(Finding.objects.select_related("node", "cause__node"), pk=finding_id)
     gpus = list(found.gpus.select_related("node")[:64])
     shown = line(found)
     shown.target = names([(found.scope, found.target)])[found.scope, found.target]
@@ -116,6 +116,7 @@ def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
             "change": [{"line": row, "kind": words.word(words.CHANGE_KIND, row.kind)} for row in shown.text.change],
             "to_fill": to_fill(shown.text.change),
             "history": history(found),
+            **explained.of(found),
             "profile": profiles.block(found),
             "verdict": verdicts.of_finding(found),
             "record": verdicts.record_of(found.rule),
@@ -138,17 +139,21 @@ STEPS: Final = {
 
 def history(found: Finding) -> list[dict[str, Any]]:
     """Every change of state, the newest first."""
-    states = words.CONDITION | words.ADVICE
     return [
         {
             "row": row,
             "axis": words.word(words.AXIS, row.axis),
-            "before": words.word(states, row.before) if row.before else "",
-            "after": words.word(states, row.after),
+            "before": _state(row, row.before) if row.before else "",
+            "after": _state(row, row.after),
             "note": row.note if row.by_id else words.note(row.note),
         }
         for row in found.transitions.select_related("by").order_by("-at", "-id")[:200]
     ]
+
+
+def _state(row: Transition, slug: str) -> str:
+    """What the change was from or to; of a cause the finding's number."""
+    return explained.cause_named(slug) if row.axis == "cause" else words.word(words.CONDITION | words.ADVICE, slug)
 
 
 @login_required

@@ -233,3 +233,20 @@ NAMES = ["open", "rule", "severity", "min_severity", "condition", "advice", "sco
 def test_no_query_breaks_it(bob: APIClient, query: dict[str, str]) -> None:
     """Whatever is asked, the answer is a list, a sentence, or not found."""
     assert bob.get("/api/v1/findings/", query).status_code in (200, 400, 404)
+
+
+def test_it_says_what_explains_what_and_who_saw_it(bob: APIClient) -> None:
+    """The cause by its id with what the two share, how many follow from it, and each witness with first, last and how often."""
+    home = node("n1")
+    card = gpu(home)
+    at = timezone.now()
+    cause = report(at, found(str(card.pk), "xid-fallen-off-bus", "critical"), Place(home.pk, (card.pk,)), count=3)
+    effect = report(at, found(str(card.pk), "correctable-ecc-rate"), Place(home.pk, (card.pk,)))
+    alone = make("7", "n2")
+    got = {row["id"]: row for row in bob.get("/api/v1/findings/").json()["results"]}
+
+    said = {key: (row["cause"], row["cause_place"], row["consequences_total"]) for key, row in got.items()}
+    assert said == {cause.pk: (None, "", 1), effect.pk: (cause.pk, "gpu", 0), alone.pk: (None, "", 0)}
+    (witness,) = got[cause.pk]["witnesses"]
+    assert (witness["kind"], witness["count"]) == ("kernel_log", 3)
+    assert got[effect.pk] == bob.get(f"/api/v1/findings/{effect.pk}/").json()
