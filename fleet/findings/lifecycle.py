@@ -133,7 +133,7 @@ def report(
                 book.keeps(row, place.gpus, over_at)
         elif row.resolved_at is None:
             before = row.severity
-            rose = _refresh(row, found, max(at, row.last_seen_at), count)
+            rose = _refresh(row, found, max(at, row.last_seen_at), count, by_event=True)
             row.origin, row.opened_at = "event", min(row.opened_at, since)
             witnesses.note_all(row, seen)
             book.saw(row)
@@ -194,11 +194,11 @@ def _add_history(row: Finding, since: datetime, count: int, seen: Mapping[str, S
     witnesses.note_all(row, seen)
 
 
-def _refresh(row: Finding, one: Found, at: datetime, count: int = 1) -> bool:
+def _refresh(row: Finding, one: Found, at: datetime, count: int = 1, *, by_event: bool = False) -> bool:
     """Take over what is said now, and tell whether its severity rose. An event's words stay while a rule agrees."""
     row.last_seen_at = at
     row.seen_total += count
-    if row.origin == "event" and not any(line.name == "xid" for line in one.evidence):
+    if row.origin == "event" and not by_event:
         return False
     rose = SEVERITIES.index(one.severity) > row.severity_rank
     row.severity, row.severity_rank = one.severity, SEVERITIES.index(one.severity)
