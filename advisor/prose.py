@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Final
 
-from advisor import rule, rules, xid_catalog
+from advisor import rule, rules, xid_catalog, xid_rules
 from advisor.text import fields
 
 _COMMENT: Final = re.compile(r"(?m)^((?:[-+]?[ ]*)|(?:.*?[ ]{2}))# (\S.*)$")
@@ -58,7 +58,9 @@ def texts() -> Iterator[str]:
 def _comments() -> tuple[str, ...]:
     """The comments of all steps there are, each once, in order."""
     steps = [step.text for one in rule.load() for step in one.change]
-    steps += [change.text for health in xid_catalog.HEALTH for change in health.change]
+    for health in xid_catalog.HEALTH:
+        steps += [change.text for changes in (health.change, *health.instead.values()) for change in changes]
+    steps += [f"# {xid_catalog.ACTION}", *(change.text for change in xid_rules.SWITCH_CHANGE)]
     return tuple(
         dict.fromkeys(
             comment.replace("{{", "{").replace("}}", "}") if not fields(comment) else comment

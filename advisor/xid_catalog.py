@@ -1,258 +1,125 @@
-"""What each XID means and which rule it is evidence for: pure data.
+"""What an XID or an NVSwitch's SXid says, and the finding that it makes. The codes stand in advisor/xids.py, the rules in xid_rules.py."""
 
-Meanings after NVIDIA's XID error catalogue (https://docs.nvidia.com/deploy/xid-errors/), read 2026-11; the mapping
-to rules follows the hardware-health group of Fettle's rule catalogue. A code that is not here is kept as an event
-and opens nothing: what it asks for is not known.
-"""
-
-import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from advisor.finding import Change, Confidence, Evidence, Finding, Severity
-from advisor.text import Text, _
+from advisor.event_rule import Health, told
+from advisor.finding import Change, Evidence, Finding, Severity
+from advisor.inventory_rules import INVENTORY_RULES
+from advisor.text import Value, _
+from advisor.xid_rules import FAULT_OF_CARD, FAULT_OF_CODE, LOST, SWITCH_CHANGE, SWITCH_FATAL, UNCORRECTED, XID_RULES
+from advisor.xids import LINK_DOWN_IGNORED, XIDS, Xid
+
+__all__ = ["BY_CODE", "BY_RULE", "FALLEN", "HEALTH", "SOURCES", "UNCORRECTABLE", "XIDS", "Health", "Seen", "Xid"]
 
 SOURCES: Final = ("https://docs.nvidia.com/deploy/xid-errors/",)
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """One rule of hardware health: what to say, what to do, how long without a repeat counts as over."""
-
-    rule: str
-    severity: Severity
-    confidence: Confidence
-    title: str
-    summary: str  # fields: code, meaning, total
-    change: tuple[Change, ...]  # fields: node, gpu
-    risk: str
-    rollback: str
-    verify: str
-    quiet_s: float
-
-
-_HOUR: Final = 3600.0
-_DAY: Final = 24 * _HOUR
-_NOTHING_TO_ROLL_BACK: Final = _("Nothing to roll back: put the node back into service.")
-
-_DIAGNOSE: Final = Change("command", "dcgmi diag -r 3")
-
-HEALTH: Final = (
-    Health(
-        rule="xid-fallen-off-bus",
-        severity="critical",
-        confidence="high",
-        title=_("GPU has fallen off the bus"),
-        summary=_(
-            "The driver lost the GPU (XID {code}: {meaning}). Its jobs are dead and new ones will fail until the node is power-cycled."
-        ),
-        change=(
-            Change("command", 'scontrol update nodename={node} state=drain reason="GPU fell off the bus"'),
-            Change("command", "kubectl cordon {node} && kubectl drain {node} --ignore-daemonsets --delete-emptydir-data"),
-            Change("command", "nvidia-bug-report.sh"),
-            _DIAGNOSE,
-        ),
-        risk=_("The node's capacity is lost while it is drained."),
-        rollback=_NOTHING_TO_ROLL_BACK,
-        verify=_("Seven days and 100 GPU-hours of load without a repeat, and a level 3 diagnosis that passes."),
-        quiet_s=7 * _DAY,
-    ),
-    Health(
-        rule="uncorrectable-ecc",
-        severity="critical",
-        confidence="high",
-        title=_("Uncorrectable memory error"),
-        summary=_("The GPU's memory returned data that could not be corrected (XID {code}: {meaning}), {total} time(s)."),
-        change=(
-            Change("command", 'scontrol update nodename={node} state=drain reason="uncorrectable ECC"'),
-            Change("command", "nvidia-smi -i {gpu} -r"),
-            _DIAGNOSE,
-        ),
-        risk=_("A reset ends every process on the GPU, and on its NVLink peers where the fabric demands it."),
-        rollback=_NOTHING_TO_ROLL_BACK,
-        verify=_("No uncorrected error after the reset, no row remap pending, 72 hours under load without a repeat."),
-        quiet_s=3 * _DAY,
-    ),
-    Health(
-        rule="row-remap-pending",
-        severity="warn",
-        confidence="high",
-        title=_("Row remap waits for a GPU reset"),
-        summary=_("The driver set a memory row aside (XID {code}: {meaning}); the spare row is used after a reset."),
-        change=(
-            Change("command", 'scontrol update nodename={node} state=drain reason="row remap needs a reset"'),
-            Change("command", "nvidia-smi -i {gpu} -r"),
-        ),
-        risk=_("Resetting one GPU of an NVSwitch system can need all its GPUs idle."),
-        rollback=_NOTHING_TO_ROLL_BACK,
-        verify=_("No remap pending or failed after the reset, and no XID 48 or 94 for seven days."),
-        quiet_s=7 * _DAY,
-    ),
-    Health(
-        rule="row-remap-failed",
-        severity="critical",
-        confidence="high",
-        title=_("Row remapping failed or spare rows are used up"),
-        summary=_("The GPU could not replace a bad memory row (XID {code}: {meaning})."),
-        change=(
-            Change("command", 'scontrol update nodename={node} state=drain reason="row remap failed"'),
-            Change("command", "nvidia-smi -i {gpu} -r"),
-            _DIAGNOSE,
-            Change("command", "nvidia-bug-report.sh"),
-        ),
-        risk=_("The GPU's capacity is lost until it is replaced."),
-        rollback=_NOTHING_TO_ROLL_BACK,
-        verify=_("One reset, then no remap failure; if the flag stays, the replaced GPU passes a level 3 diagnosis."),
-        quiet_s=7 * _DAY,
-    ),
-    Health(
-        rule="correctable-ecc-rate",
-        severity="advice",
-        confidence="medium",
-        title=_("Corrected memory errors at a high rate"),
-        summary=_("The driver reports many corrected memory errors (XID {code}: {meaning}): an early sign of worse."),
-        change=(_DIAGNOSE,),
-        risk=_("The GPU is out of use while it is diagnosed."),
-        rollback=_NOTHING_TO_ROLL_BACK,
-        verify=_("The rate is back under that of the GPU's peers for seven days, or the card was replaced."),
-        quiet_s=7 * _DAY,
-    ),
-    Health(
-        rule="nvlink-fault",
-        severity="critical",
-        confidence="high",
-        title=_("NVLink or NVSwitch fault"),
-        summary=_("A link between GPUs reported a fault (XID {code}: {meaning}), {total} time(s)."),
-        change=(
-            Change("command", "systemctl status nvidia-fabricmanager"),
-            Change("command", "nvidia-smi nvlink -s -i {gpu} && nvidia-smi nvlink -e -i {gpu}"),
-            Change("command", 'scontrol update nodename={node} state=drain reason="NVLink fault"'),
-        ),
-        risk=_("Resetting the links resets every GPU of the baseboard."),
-        rollback=_NOTHING_TO_ROLL_BACK,
-        verify=_("All links are up, their error counters stay flat for 24 hours, and all-reduce is back at its bandwidth."),
-        quiet_s=_DAY,
-    ),
-    Health(
-        rule="gpu-reset-required",
-        severity="critical",
-        confidence="high",
-        title=_("The driver asks for a GPU or node recovery action"),
-        summary=_("The GPU or its firmware stopped answering (XID {code}: {meaning}) and needs a reset."),
-        change=(
-            Change("command", "nvidia-smi -q | grep -A 2 'GPU Recovery Action'"),
-            Change("command", 'scontrol update nodename={node} state=drain reason="GPU reset required"'),
-            Change("command", "nvidia-smi -i {gpu} -r"),
-        ),
-        risk=_("Jobs on the same GPU or node end; drain first."),
-        rollback=_NOTHING_TO_ROLL_BACK,
-        verify=_("The recovery action reads none and nothing repeats for seven days."),
-        quiet_s=_DAY,
-    ),
-    Health(
-        rule="app-fault-xid",
-        severity="advice",
-        confidence="high",
-        title=_("A program caused a GPU fault"),
-        summary=_(
-            "A process made the GPU fault (XID {code}: {meaning}), {total} time(s). The same program on other GPUs"
-            " points at its code; other programs on this GPU point at the hardware."
-        ),
-        change=(
-            Change("command", "compute-sanitizer --tool memcheck python train.py"),
-            Change("env", "CUDA_LAUNCH_BLOCKING=1"),
-            _DIAGNOSE,
-        ),
-        risk=_("The sanitizer is 10 to 100 times slower: use a small case."),
-        rollback=_("Take the sanitizer and the variable out again."),
-        verify=_("Three clean runs of the job, or a clean diagnosis and seven days without a repeat."),
-        quiet_s=_HOUR,
-    ),
-)
+OF_SWITCHES: Final = ("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/",)
+HEALTH: Final = (*XID_RULES, *INVENTORY_RULES)
+"""Every rule that is not, or not only, judged in windows."""
 BY_RULE: Final[Mapping[str, Health]] = {health.rule: health for health in HEALTH}
+BY_CODE: Final[Mapping[int, Xid]] = {xid.code: xid for xid in XIDS}
+FALLEN: Final = BY_CODE[79]
+"""For a lost GPU that the kernel's text or the agent reports without a code."""
+UNCORRECTABLE: Final = BY_CODE[48]
+"""For an uncorrected memory error that NVML reports without a code."""
+NVLINK5: Final = range(144, 151)
+"""Codes whose line says itself whether the error was fatal."""
+DEBUGGERS: Final = frozenset(
+    {"cuda-gdb", "cuda-gdbserver", "gdb", "ncu", "nsys", "compute-sanitizer", "nsight-compute", "nsight-sys"}
+)
+"""Processes that stop a GPU's work on purpose."""
+AS_SITE_SAYS: Final = _("as this site has set it")
+ACTION: Final = "NVIDIA's action for XID {code} at once: {action}"
+"""The comment that stands above the steps, where an action is published."""
 
 
 @dataclass(frozen=True, slots=True)
-class Xid:
-    """One code. `companion`: it follows other trouble, or a plain kill, and opens nothing by itself."""
+class Seen:
+    """What is known beside the code of an XID. `recovery`: the action of XID 154; `programs`, `gpus`: who faulted where in thirty days."""
 
-    code: int
-    meaning: str
-    rule: str
-    companion: bool = False
-
-
-XIDS: Final = (
-    Xid(13, "graphics engine exception", "app-fault-xid"),
-    Xid(31, "GPU memory page fault", "app-fault-xid"),
-    Xid(32, "invalid or corrupted push buffer stream", "app-fault-xid"),
-    Xid(43, "GPU stopped processing", "app-fault-xid"),
-    Xid(45, "preemptive cleanup, due to previous errors", "app-fault-xid", companion=True),
-    Xid(46, "GPU stopped processing", "gpu-reset-required"),
-    Xid(48, "double bit ECC error", "uncorrectable-ecc"),
-    Xid(62, "internal micro-controller halt", "gpu-reset-required"),
-    Xid(63, "row remapping recorded", "row-remap-pending"),
-    Xid(64, "row remapping failed", "row-remap-failed"),
-    Xid(69, "graphics engine class error", "app-fault-xid"),
-    Xid(74, "NVLink error", "nvlink-fault"),
-    Xid(79, "GPU has fallen off the bus", "xid-fallen-off-bus"),
-    Xid(80, "corrupted data sent to GPU", "app-fault-xid"),
-    Xid(92, "high single-bit ECC error rate", "correctable-ecc-rate"),
-    Xid(94, "contained memory error", "uncorrectable-ecc"),
-    Xid(95, "uncontained memory error", "uncorrectable-ecc"),
-    Xid(109, "context switch timeout", "gpu-reset-required"),
-    Xid(110, "security fault", "gpu-reset-required"),
-    Xid(119, "GSP remote call timeout", "gpu-reset-required"),
-    Xid(120, "GSP error", "gpu-reset-required"),
-    Xid(136, "NVLink training failure", "nvlink-fault"),
-    Xid(137, "NVLink privilege error", "nvlink-fault"),
-    Xid(140, "unrecovered ECC error", "uncorrectable-ecc"),
-    Xid(143, "GPU initialisation failure", "gpu-reset-required"),
-    Xid(144, "NVLink SAW error", "nvlink-fault"),
-    Xid(145, "NVLink RLW error", "nvlink-fault"),
-    Xid(146, "NVLink TLW error", "nvlink-fault"),
-    Xid(147, "NVLink TREX error", "nvlink-fault"),
-    Xid(148, "NVLink NVLPW_CTRL error", "nvlink-fault"),
-    Xid(149, "NVLink NETIR error", "nvlink-fault"),
-    Xid(150, "NVLink MSE error", "nvlink-fault"),
-    Xid(154, "GPU recovery action changed", "gpu-reset-required"),
-    Xid(155, "NVLink software defined error", "nvlink-fault"),
-    Xid(157, "resource retirement failure", "row-remap-failed"),
-    Xid(158, "GPU fatal timeout", "gpu-reset-required"),
-    Xid(167, "PCIe fatal timeout", "xid-fallen-off-bus"),
-    Xid(171, "uncorrectable DRAM error, beside XID 48", "uncorrectable-ecc"),
-    Xid(172, "uncorrectable SRAM error, beside XID 48", "uncorrectable-ecc"),
-)
-BY_CODE: Final[Mapping[int, Xid]] = {xid.code: xid for xid in XIDS}
-
-FALLEN: Final = Xid(79, "GPU has fallen off the bus", "xid-fallen-off-bus")
-"""For a lost GPU that the kernel's text or the agent reports without a code."""
+    sub_code: int | None = None
+    severity: str = ""
+    driver_branch: int | None = None
+    recovery: int | None = None
+    programs: int = 0
+    gpus: int = 0
 
 
-def finding(xid: Xid, target: str, node: str, gpu: str, total: int, code: int | None) -> Finding:
+def severity_of(xid: Xid, seen: Seen) -> Severity:
+    """Its own, its rule's, or what the line says of an NVLink error: one that is not fatal asks for nobody at night."""
+    if xid.code in NVLINK5 and (seen.severity == "info" or (xid.code == 149 and seen.sub_code in LINK_DOWN_IGNORED)):
+        return "advice"
+    if xid.rule == "app-fault-xid" and seen.programs > 1:
+        return "warn"
+    return xid.severity or BY_RULE[xid.rule].severity
+
+
+def finding(
+    xid: Xid,
+    target: str,
+    node: str,
+    gpu: str,
+    total: int,
+    code: int | None,
+    seen: Seen = Seen(),
+    severity: Severity | None = None,
+) -> Finding:
     """The finding that `total` events of this kind are, on the GPU with key `target`.
 
-    `node` and `gpu` (a UUID) go into commands, shell-quoted. `code` is None where only a text said so.
+    `node` and `gpu` (a UUID) go into commands, shell-quoted; without a `gpu` the target is the node's key. `code` is None where no code
+    said so. `severity`: as the site sets it.
     """
-    health = BY_RULE[xid.rule]
-    words = {"node": shlex.quote(node), "gpu": shlex.quote(gpu)}
-    return Finding(
-        rule=health.rule,
-        severity=health.severity,
-        scope="gpu",
-        target=target,
-        bottleneck=None,
-        confidence=health.confidence,
-        title=Text(health.title),
-        summary=Text(health.summary, {"code": "-" if code is None else code, "meaning": xid.meaning, "total": total}),
-        evidence=(Evidence("xid", code, "code"), Evidence("xid_events", total, "events", threshold=1, comparison=">=")),
-        change=tuple(Change(change.kind, change.text.format_map(words)) for change in health.change),
-        expected_gain=None,
-        recoverable=0.0,
-        risk=Text(health.risk),
-        rollback=Text(health.rollback),
-        verify=Text(health.verify),
-        sources=SOURCES,
-        gpus=1,
+    health = replace(BY_RULE[xid.rule], scope="gpu" if gpu else "node")
+    params: dict[str, Value] = {"code": "-" if code is None else code, "meaning": xid.meant(seen.driver_branch), "total": total}
+    summary, change = health.summary, health.instead.get(xid.action, health.change)
+    evidence = [Evidence("xid", code, "code"), Evidence("xid_events", total, "events", threshold=1, comparison=">=")]
+    if code is None:
+        summary = {FALLEN.rule: LOST, UNCORRECTABLE.rule: UNCORRECTED}.get(xid.rule, summary)
+    elif seen.recovery is not None:
+        evidence.append(Evidence("recovery_action", seen.recovery, "code"))
+        change = health.instead.get(f"recovery {seen.recovery}", change)
+    if xid.rule == "app-fault-xid":
+        evidence += [
+            Evidence("app_xid_jobs_30d", seen.programs or None, "jobs"),
+            Evidence("app_xid_gpus_30d", seen.gpus or None, "gpus"),
+        ]
+        params |= {"programs": seen.programs, "gpus": seen.gpus}
+        if seen.programs > 1:
+            summary, change = FAULT_OF_CARD, health.instead["hardware"]
+        elif seen.gpus > 1:
+            summary = FAULT_OF_CODE
+    if not gpu:  # nothing can be done to a card that nobody can name
+        change = tuple(step for step in change if "{gpu}" not in step.text)
+    if code is not None and xid.action:
+        change = (Change("command", "# " + ACTION.format(code=code, action=xid.action)), *change)
+    return told(
+        health, target, params, tuple(evidence), node=node, gpu=gpu, severity=severity or severity_of(xid, seen),
+        summary=summary, change=change, sources=SOURCES, gpus=1 if gpu else None,
+    )  # fmt: skip
+
+
+def of_site(code: int, rule: str) -> Xid:
+    """A code that the catalogue has not, or has elsewhere, as evidence for the rule that the site names."""
+    known = BY_CODE.get(code)
+    return Xid(code, AS_SITE_SAYS, rule, "either", sources="") if known is None else replace(known, rule=rule, companion=False)
+
+
+def unknown(code: int, node_key: int, node: str, total: int, severity: Severity | None = None) -> Finding:
+    """The finding of a code that the catalogue has not, on a node: one for each code."""
+    health = BY_RULE["xid-unknown"]
+    evidence = (Evidence("xid", code, "code"), Evidence("xid_events", total, "events", threshold=1, comparison=">="))
+    return told(
+        health, f"{node_key}/{code}", {"code": code, "total": total}, evidence, node=node, severity=severity, sources=SOURCES
     )
+
+
+def of_switch(code: int, is_fatal: bool, node_key: int, node: str, total: int, severity: Severity | None = None) -> Finding:
+    """The finding of an NVSwitch's SXid on its node; a fatal one cuts GPUs off from each other until all of them are reset."""
+    health = BY_RULE["nvswitch-fault"]
+    evidence = (Evidence("sxid", code, "code"), Evidence("xid_events", total, "events", threshold=1, comparison=">="))
+    return told(
+        health, str(node_key), {"code": code, "total": total}, evidence, node=node, sources=OF_SWITCHES,
+        severity=severity or ("critical" if is_fatal else health.severity),
+        summary=SWITCH_FATAL if is_fatal else None, change=SWITCH_CHANGE if is_fatal else None,
+    )  # fmt: skip

@@ -22,6 +22,8 @@ from agents.spool import Spool, SpoolError, SpoolHeldError
 log = logging.getLogger(__name__)
 
 CLOSE_S: Final = 1.2
+BYE_S: Final = 0.3
+BYE_STEP_S: Final = 0.03
 """How long the parts have to end; the process is gone in less than two seconds."""
 
 
@@ -120,6 +122,8 @@ async def _serve(nodes: Sequence[NodeLoop], clock: Clock, out: outputs.Outputs, 
     out.stopping()
     failed = [task for task in tasks if task.done() and not task.cancelled() and task.exception() is not None]
     ticking.cancel()
+    if stop.is_set():
+        await _say_bye(nodes)
     for node in nodes:
         if node.sender is not None:
             node.sender.stop()
@@ -134,6 +138,16 @@ async def _serve(nodes: Sequence[NodeLoop], clock: Clock, out: outputs.Outputs, 
     for task in failed:
         task.result()  # a defect: let it be seen
     return any(getattr(node.source, "hangs", False) for node in nodes)
+
+
+async def _say_bye(nodes: Sequence[NodeLoop]) -> None:
+    """Tell the server that this is no fault, and give it a moment to take it in."""
+    for node in nodes:
+        node.say_bye()
+    for _ in range(round(BYE_S / BYE_STEP_S)):
+        if all(node.was_heard for node in nodes):
+            return
+        await asyncio.sleep(BYE_STEP_S)
 
 
 def _in_loop(running: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Callable[[], None]:

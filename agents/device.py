@@ -101,6 +101,8 @@ class DeviceEvent(Struct, frozen=True):
     """The epoch second it happened; None: just now."""
     severity: str | None = None
     """One of wire.messages.SEVERITIES; None: its source does not say."""
+    details: dict[str, int | str] = {}
+    """What its source says beside, by the names of wire.messages.DETAILS."""
 
 
 ACCOUNTED: Final = tuple(metric for metric in of("process") if isinstance(metric.source, Accounted))

@@ -81,7 +81,7 @@ class KernelEvents:
     def _event(self, line: Line, at: float | None, now: float) -> DeviceEvent | None:
         uuid, where = self._gpu(line)
         if line.kind == "xid":
-            return DeviceEvent("xid", uuid, line.code, _xid(line, where), at)
+            return DeviceEvent("xid", uuid, line.code, _xid(line, where), at, line.severity, _details(line))
         if line.kind == "oom":
             if line.pid is None or not self._is_of_gpu_program(line.pid):
                 return None
@@ -95,7 +95,8 @@ class KernelEvents:
         if len(self._told) >= _QUIET_MAX:
             self._told.clear()
         self._told[text] = now
-        return DeviceEvent(kind, uuid if kind != "sxid" else None, line.code, text, at)
+        severity = None if kind != "sxid" else "critical" if line.is_fatal else "info"
+        return DeviceEvent(kind, uuid if kind != "sxid" else None, line.code, text, at, severity, _details(line))
 
     def _of_bus(self, line: Line, uuid: str | None, where: str, at: float | None) -> DeviceEvent | None:
         """None: neither a GPU's nor of a port above one."""
@@ -129,6 +130,22 @@ def _xid(line: Line, where: str) -> str:
     if line.code == 154 and line.detail is not None:
         text += f", recovery action {line.detail}"
     return text + "."
+
+
+def _details(line: Line) -> dict[str, int | str]:
+    """What the line says, by the names of wire.messages.DETAILS."""
+    said: dict[str, int | str | None] = {
+        "pci_bus_id": line.addresses[0] if line.addresses else None,
+        "mig_instance": line.instance,
+        "pid": line.pid,
+        "process": line.name,
+    }
+    if line.kind == "xid":
+        said["recovery_action" if line.code == 154 else "sub_code"] = line.detail
+        said |= {"unit": line.where or None, "link": line.link}
+    elif line.kind == "sxid":
+        said |= {"switch": line.detail, "fatal": int(line.is_fatal)}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _sentence(line: Line, where: str) -> tuple[str, str]:

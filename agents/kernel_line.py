@@ -23,8 +23,10 @@ class Line(Struct, frozen=True):
     is_fatal: bool = False
     """sxid: fatal."""
     severity: Severity | None = None
-    """bus, cpu, memory, hardware: corrected, survived, or fatal."""
+    """bus, cpu, memory, hardware: corrected, survived, or fatal; xid: of an NVLink error, fatal or not (info)."""
     where: str = ""
-    """cpu, memory, hardware: which part, in few letters that the firmware chose; bus: the address with its function that the error is of."""
+    """xid: the unit of an NVLink error; cpu, memory, hardware: which part, in few letters that the firmware chose; bus: the address with its function that the error is of."""
+    link: int | None = None
+    """xid: the NVLink that the error is of."""
     count: int = 1
     """Errors that the line stands for."""

@@ -17,6 +17,7 @@ _WHERE: Final = re.compile(r"(?P<pci>\S+)(?: GPU-I:(?P<instance>\d{1,4})\b)?")
 _PROCESS: Final = re.compile(r",\s*(?:pid='?(?:<unknown>|unknown|(?P<pid>\d+))'?)?(?:,?\s*name='?(?P<name>[^,']*)'?)?")
 _NVLINK: Final = range(144, 151)
 _FIRST_WORD: Final = re.compile(r"\(0x([0-9a-f]{8}) ", re.IGNORECASE)
+_UNIT: Final = re.compile(r",\s*(?P<unit>[A-Z][A-Z0-9_/]{1,40}) (?P<how>Fatal|Nonfatal)\b(?:.{0,40}? Link (?P<link>\d{1,3})\b)?")
 _RECOVERY: Final = 154
 _ACTION: Final = re.compile(r" to 0x([0-9a-f]{1,8})\b", re.IGNORECASE)
 _SXID: Final = re.compile(r"nvidia-nvswitch(\d{1,4}): SXid \((?P<pci>[^)\s]+)\): (?P<code>\d{1,6}), (?P<fatal>Fatal|Non-fatal)\b")
@@ -62,6 +63,7 @@ def _of_xid(found: re.Match[str]) -> Line:
     pci = address(where["pci"]) if where else None
     process = _PROCESS.match(rest)
     detail = None
+    unit = _UNIT.match(rest) if code in _NVLINK else None
     if code in _NVLINK and (word := _FIRST_WORD.search(rest)):
         detail = int(word[1], 16) >> 20 & 0x3F
     elif code == _RECOVERY and (action := _ACTION.search(rest)):
@@ -73,7 +75,10 @@ def _of_xid(found: re.Match[str]) -> Line:
         detail,
         int(where["instance"]) if where and where["instance"] else None,
         _pid(process["pid"]) if process else None,
-        _name(process["name"]) if process else None,
+        _name(process["name"]) if process and unit is None else None,
+        severity=("critical" if unit["how"] == "Fatal" else "info") if unit else None,
+        where=unit["unit"] if unit else "",
+        link=int(unit["link"]) if unit and unit["link"] else None,
     )
 
 

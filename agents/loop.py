@@ -145,13 +145,25 @@ class NodeLoop:
             return
         untold, self._untold = self._untold, []
         for event, at in untold:
-            self._event(event.kind, event.gpu_uuid, event.code, event.text, at, event.severity)
+            self._event(event.kind, event.gpu_uuid, event.code, event.text, at, event.severity, event.details)
         for key, (told_at, repeats) in list(self._recent.items()):
             if not 0 <= now - told_at < REPEAT_S:
                 del self._recent[key]
                 if repeats:
                     kind, gpu_uuid, code = key
                     self._event(kind, gpu_uuid, code, f"repeated {repeats:.0f} times within {REPEAT_S:.0f} s", now)
+
+    def say_bye(self) -> None:
+        """Tell the server that this agent was stopped in order: that nothing comes from the node now is no fault of it."""
+        self.tell(DeviceEvent("bye", None, None, "The agent was stopped."), self._clock.now())
+        self.tell_events()
+
+    @property
+    def was_heard(self) -> bool:
+        """True when nothing that happened waits for the server, or nobody could take it now."""
+        if not self._boot or self.sender is None or not self.sender.is_connected:
+            return True
+        return not self.spool.current.places[EVENT]
 
     def tell(self, event: DeviceEvent, at: float) -> None:
         """Tell of one event; equal ones that follow at once are counted, so that a storm is two events a second."""
@@ -167,7 +179,14 @@ class NodeLoop:
         self._untold.append((event, at))
 
     def _event(
-        self, kind: str, gpu_uuid: str | None, code: int | None, text: str, at: float, severity: str | None = None
+        self,
+        kind: str,
+        gpu_uuid: str | None,
+        code: int | None,
+        text: str,
+        at: float,
+        severity: str | None = None,
+        details: dict[str, int | str] | None = None,
     ) -> None:
         event = Event(
             node=self.node,
@@ -179,6 +198,7 @@ class NodeLoop:
             code=code,
             text=text[:_TEXT_MAX],
             severity=severity,
+            details=details or {},
         )
         try:
             payload = encode(event)

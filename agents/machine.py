@@ -163,6 +163,7 @@ class Machine:
             engine_reasons=engines.reasons,
             gpu_labels=self._gpu_labels(now, rows.holds, labels),
             pods_reason=None if self._pods is None else self._pods.reason,
+            kernel_log_reason="not_found" if self._kernel is not None and self._kernel.trouble else None,
         )
 
     async def close(self) -> None:

@@ -7,7 +7,19 @@ from msgspec import Struct, field
 
 from agents.device import DeviceEvent
 from agents.fitted_hello import fitted
-from wire.messages import PODS, PROCESSES, AbsentChange, Cell, Engines, GpuFacts, Hello, HostFacts, Processes, schema_id
+from wire.messages import (
+    KERNEL_LOG,
+    PODS,
+    PROCESSES,
+    AbsentChange,
+    Cell,
+    Engines,
+    GpuFacts,
+    Hello,
+    HostFacts,
+    Processes,
+    schema_id,
+)
 from wire.metrics import sent
 
 GPU: Final = tuple(metric.name for metric in sent("gpu"))
@@ -62,6 +74,7 @@ class Tick(Struct):
     engine_reasons: list[list[str | None]] = field(default_factory=list)  # [engine][metric]
     gpu_labels: list[dict[str, str]] = field(default_factory=list)  # [gpu], keys of wire.labels.GPU_LABELS
     pods_reason: str | None = None  # why the kubelet does not say which pod has which GPU; None: it does, or there is none
+    kernel_log_reason: str | None = None  # why the kernel's log is not read; None: it is, or nobody was to read it
 
 
 class EventSource(Protocol):
@@ -104,6 +117,7 @@ class Absences:
         self._holds: list[str | None] = []
         self._host: list[str | None] = [None] * len(HOST)
         self._pods: str | None = None
+        self._kernel_log: str | None = None
 
     def changes(self, tick: Tick) -> list[AbsentChange]:
         """Changes since the tick before; after `reset`, everything that is absent."""
@@ -125,6 +139,9 @@ class Absences:
         if tick.pods_reason != self._pods:
             found.append(AbsentChange(ALL_GPUS, PODS, tick.pods_reason))
             self._pods = tick.pods_reason
+        if tick.kernel_log_reason != self._kernel_log:
+            found.append(AbsentChange(ALL_GPUS, KERNEL_LOG, tick.kernel_log_reason))
+            self._kernel_log = tick.kernel_log_reason
         return found
 
     def reset(self) -> None:
@@ -135,6 +152,7 @@ class Absences:
         self._gpu = []
         self._holds = ["untold"] * len(self._holds)
         self._pods = self._pods and "untold"
+        self._kernel_log = self._kernel_log and "untold"
         self._host = [None] * len(HOST)
 
 

@@ -161,6 +161,45 @@ def rules() -> str:
     return "\n".join(lines) + "\n"
 
 
+def xids() -> str:
+    """The page of the XIDs, and of the rules that events and the server's own look at the fleet open."""
+    from advisor.inventory_rules import INVENTORY_RULES
+    from advisor.xid_catalog import BY_RULE, XIDS
+    from advisor.xid_rules import XID_RULES
+    from advisor.xids import LINK_DOWN_IGNORED, RECOVERY, SOURCES
+
+    lines = [
+        f"{BANNER}# XIDs and rules of events\n\nFrom `advisor/xids.py`. An XID opens a finding of its rule at once; a site may say that a code means another"
+        " thing ([how](../how-to/health-alerts.md)). A code that is not here opens `xid-unknown`, one finding for each code and node. `action` is NVIDIA's name for"
+        " what to do at once; empty: none is published. `with others`: it opens nothing unless another fault of the GPU is within a minute of it.\n"
+    ]
+    lines.append(
+        "| XID | meaning | fault | rule | severity | action | since driver | sources |\n| --- | --- | --- | --- | --- | --- | --- | --- |"
+    )
+    for xid in XIDS:
+        earlier = f"; before driver {xid.earlier[0]}: {xid.earlier[1]}" if xid.earlier else ""
+        rule = f"`{xid.rule}`{', with others' if xid.companion else ''}" if xid.rule else ""
+        severity = xid.severity or (BY_RULE[xid.rule].severity if xid.rule else "")
+        action = f"`{xid.action}`" if xid.action else ""
+        lines.append(
+            f"| {xid.code} | {xid.meaning}{earlier} | {xid.fault} | {rule} | {severity} | {action} | {xid.since} | {xid.sources} |"
+        )
+    lines.append("\nSources:\n\n" + "\n".join(f"- {letter}: <{page}>" for letter, page in SOURCES.items()))
+    lines.append(
+        "\nXIDs 144 to 150 say in their line whether they are fatal: those that are not have the severity advice. So has XID 149 with the sub-codes"
+        f" {', '.join(str(code) for code in sorted(LINK_DOWN_IGNORED))}, after which NVIDIA asks for nothing at once. XID 154 names a recovery action: "
+        + ", ".join(f"{number} {what}" for number, what in RECOVERY.items())
+        + "; 0 ends the finding. An NVSwitch's SXid is of `nvswitch-fault`: critical where its line says that it is fatal.\n"
+    )
+    lines.append(
+        "## Rules of events\n\n| rule | scope | severity | what it says | over when it was quiet for |\n| --- | --- | --- | --- | --- |"
+    )
+    for rule in (*XID_RULES, *INVENTORY_RULES):
+        quiet = "ends by a certain word alone" if rule.quiet_s > 1e8 else f"{rule.quiet_s / 3600:g} h"
+        lines.append(f"| `{rule.rule}` | {rule.scope} | {rule.severity} | {rule.title} | {quiet} |")
+    return "\n".join(lines) + "\n"
+
+
 def planners() -> str:
     """The page of the planners: what each takes, its formula, assumptions, sources and a worked example."""
     from advisor.planners.planner import load
@@ -327,6 +366,7 @@ PAGES = {
     "labels.md": labels,
     "annotations.md": annotations,
     "rules.md": rules,
+    "xids.md": xids,
     "planners.md": planners,
     "cards.md": cards,
     "settings.md": settings,

@@ -19,12 +19,18 @@ PROCESSES = "processes"
 PODS = "pods"
 """Likewise, of the host: which pod has which GPU could not be asked of the kubelet. What was told before stands meanwhile."""
 
+KERNEL_LOG = "kernel_log"
+"""Likewise, of the host: the kernel's log is not read, so XIDs that the driver does not report itself go unseen."""
+
 COMMAND_DONE = "command_done"
 COMMAND_REFUSED = "command_refused"
 """Kinds of the events by which an agent answers a Command; their code is its id."""
 
 SEVERITIES = ("info", "warn", "critical")
 """Of an event: corrected by the hardware; not corrected, but survived; fatal."""
+
+DETAILS = ("pci_bus_id", "sub_code", "recovery_action", "unit", "link", "mig_instance", "pid", "process", "switch", "fatal")
+"""What an Event may say of itself beside its text. `fatal` is 1 or 0, of an NVSwitch's error; `unit` and `link` are of an NVLink's."""
 
 Cell: TypeAlias = int | float | None
 Whole: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -74,6 +80,7 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     gpu_numa_nodes: dict[str, int] = field(default_factory=dict)  # by GPU UUID; a GPU that is not here: not known
     nvidia_module_version: str | None = None
     nvidia_parameters: dict[str, str] = field(default_factory=dict)
+    booted_at: float | None = None  # when the machine booted, UTC epoch seconds by its own clock
     rdma_ready: bool | None = None  # adapters may reach the GPUs' memory: nvidia_peermem is loaded, or DMA-BUF does it
     absent: dict[str, str] = field(default_factory=dict)  # by the name of a fact above: why it is not told, a metric's reason
 
@@ -196,7 +203,8 @@ class Event(Struct, frozen=True, kw_only=True, tag="event", tag_field="type"):
     """Something that happened: an XID, an ECC error, a GPU lost. Its seq counts apart from the batches'.
 
     A kind is xid, sxid (an NVSwitch's, with codes of its own), ecc, gpu_lost, gpu_back, oom, driver, agent, cpu, memory, pcie or
-    hardware (what the kernel's log says of the machine's own parts); the server adds `changed` and `conflict`.
+    hardware (what the kernel's log says of the machine's own parts), or bye: the agent was stopped in order. The server adds `changed` and
+    `conflict`.
     """
 
     node: str
@@ -208,6 +216,7 @@ class Event(Struct, frozen=True, kw_only=True, tag="event", tag_field="type"):
     code: int | None = None
     text: str = ""
     severity: str | None = None  # one of SEVERITIES; None: its source does not say
+    details: dict[str, int | str] = field(default_factory=dict)  # keys of DETAILS; a server leaves out what it does not know
 
 
 class Welcome(Struct, frozen=True, kw_only=True, tag="welcome", tag_field="type"):

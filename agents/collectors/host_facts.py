@@ -40,6 +40,7 @@ _MODULE: Final = re.compile(rb"Kernel Module(?: for \S+)?\s+(\d[\d.]*)")
 _VALUE_MAX: Final = 200
 _PEER_MODULES: Final = ("nvidia_peermem", "nv_peer_mem")
 _DMA_BUF_KERNEL: Final = (5, 12)
+_BOOTED: Final = re.compile(rb"(?m)^btime (\d{1,12})$")
 _RELEASE: Final = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -60,11 +61,13 @@ def facts(proc: Path = Path("/proc"), sys: Path = Path("/sys"), gpus: Iterable[G
     nodes = _gpu_nodes(sys / "bus" / "pci" / "devices", gpus)
     if gpus and not nodes:
         absent["gpu_numa_nodes"] = "not_found"
+    booted = _BOOTED.search(_read(proc / "stat", absent, "booted_at") or b"")
     ready = _rdma_ready(version, sys / "module", os.uname().release)
     if ready is None:
         absent["rdma_ready"] = absent.get("nvidia_module_version", "not_found")
     return HostFacts(
         rdma_ready=ready,
+        booted_at=None if booted is None else float(booted[1]),
         cores=os.cpu_count(),
         mem_total_bytes=None if content is None else meminfo(content)[0],
         kernel=os.uname().release,

@@ -144,7 +144,7 @@ class RuleChangeFilter(Strict):
 
     rule = django_filters.CharFilter()
     by = django_filters.CharFilter(field_name="by_name")
-    what = django_filters.ChoiceFilter(choices=[(word, word) for word in ("state", "override", "rule", "removed")])
+    what = django_filters.ChoiceFilter(choices=[(word, word) for word in ("state", "override", "rule", "removed", "xid")])
 
     class Meta:
         model = RuleChange

@@ -46,7 +46,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
         fields: tuple[str, ...] = (
             "id", "name", "state", "recording", "source", "gpus_total", "findings_open", "cores", "mem_total_bytes", "kernel",
             "driver_version", "cuda_driver_version", "nvidia_module_version", "cpu_governor", "rdma_ready", "agent_version",
-            "interval_s", "connected_at", "disconnected_at", "last_seen_at", "clock_skew_s", "created_at",
+            "interval_s", "connected_at", "disconnected_at", "last_seen_at", "last_received_at", "said_bye_at", "clock_skew_s", "created_at",
         )  # fmt: skip
 
     @extend_schema_field(serializers.ChoiceField(choices=STATES))

@@ -64,7 +64,7 @@ class Told:
 def _told() -> dict[str, Told]:
     """By rule, of those that ship."""
     found = {
-        health.rule: Told(drains=any(map(_says_drain, (step.text for step in health.change))), counts=True)
+        health.rule: Told(drains=any(map(_says_drain, (step.text for step in health.change))), counts=health.group == "health")
         for health in xid_catalog.HEALTH
     }
     return found | {rule.id: _of(rule) for rule in shipped.load() if rule.scope in ("gpu", "node")}
@@ -137,8 +137,10 @@ def events(nodes: Collection[int] | None, at: datetime) -> Signs:
         rows = rows.filter(node__in=nodes)
     found = Signs({}, {})
     for row in rows[:1000]:
+        if row.kind == "sxid" and row.handled_at is not None:
+            continue  # its finding tells
         xid = xid_of(row)
-        known = None if xid is None else next(one for one in xid_catalog.HEALTH if one.rule == xid.rule)
+        known = None if xid is None else xid_catalog.BY_RULE.get(xid.rule)
         if known is not None and row.handled_at is not None:
             continue  # its finding tells
         state = "avoid" if known is None else _told()[known.rule].state(known.severity)

@@ -21,7 +21,7 @@ from fleet.ingest.told import check_engine_absences, check_gpu_labels
 from fleet.store.kept import Kept
 from wire import labels, metrics
 from wire.codec import WireError
-from wire.messages import PODS, PROCESSES, PROTOCOL_VERSION, SEVERITIES, Batch, Event, GpuFacts, Hello, schema_id
+from wire.messages import DETAILS, KERNEL_LOG, PODS, PROCESSES, PROTOCOL_VERSION, SEVERITIES, Batch, Event, GpuFacts, Hello, schema_id
 from wire.metrics import Scope
 
 MAX_GPUS: Final = 64
@@ -44,7 +44,7 @@ _WORD = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
 _NAMES: Final[dict[Scope, frozenset[str]]] = {
     scope: frozenset(metric.name for metric in metrics.of(scope)) for scope in ("gpu", "host", "process", "engine")
 }
-_ABSENT: Final = {"gpu": _NAMES["gpu"] | {PROCESSES}, "host": _NAMES["host"] | {PODS}}
+_ABSENT: Final = {"gpu": _NAMES["gpu"] | {PROCESSES}, "host": _NAMES["host"] | {PODS, KERNEL_LOG}}
 """What a batch may call absent."""
 _SENT: Final[dict[Scope, frozenset[str]]] = {
     scope: frozenset(metric.name for metric in metrics.sent(scope)) for scope in ("gpu", "host", "process", "engine")
@@ -238,6 +238,18 @@ def weight(batch: Batch) -> int:
     cells += (len(engines.values) + 10) * len(engines.name) + 10 * sum(len(one.labels) + 1 for one in processes.labels)
     cells += 10 * (sum(len(one.metrics) + 1 for one in engines.absent) + sum(len(one.labels) + 1 for one in batch.gpu_labels))
     return 16 * cells + 100 * (len(processes.pid) + len(processes.holds) + len(batch.absent))
+
+
+def details(event: Event) -> dict[str, int | str]:
+    """What the event says of itself under names that are known, whole numbers and short words alone; the rest is left out."""
+    found: dict[str, int | str] = {}
+    for name in DETAILS:
+        value = event.details.get(name)
+        if isinstance(value, str):
+            found[name] = clean(value, 60)
+        elif isinstance(value, int) and -(1 << 53) <= value <= 1 << 53:
+            found[name] = int(value)
+    return found
 
 
 def check_event(event: Event) -> None:

@@ -21,11 +21,12 @@ from kombu.exceptions import OperationalError
 from msgspec import structs
 
 from fleet.commands.passing import Answer, settle
-from fleet.ingest.accept import Session, clean
+from fleet.ingest.accept import Session, clean, details
 from fleet.ingest.outbox import Outbox
 from fleet.ingest.threads import Threads
 from fleet.ingest.times import observed
 from fleet.inventory.models import Event as Row
+from fleet.inventory.models import Node
 from wire.codec import WireError
 from wire.messages import COMMAND_DONE, COMMAND_REFUSED, Event
 
@@ -216,6 +217,9 @@ def _store(group: list[Arrived]) -> None:
         for row in rows
         if row.kind in (COMMAND_DONE, COMMAND_REFUSED) and row.code is not None
     )
+    for row in rows:
+        if row.kind == "bye":  # of the run that the node is in: one that waited in a spool says nothing of now
+            Node.objects.filter(pk=row.node_id, boot=row.boot).update(said_bye_at=row.received_at)
 
 
 def _row(arrived: Arrived) -> Row:
@@ -232,6 +236,7 @@ def _row(arrived: Arrived) -> Row:
         kind=event.kind,
         code=event.code,
         severity=event.severity or "",
+        details=details(event),
         text=text,
         observed_at=datetime.fromtimestamp(observed(event.t, session.skew.whole, arrived.at), UTC),
         received_at=datetime.fromtimestamp(arrived.at, UTC),

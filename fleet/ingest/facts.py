@@ -12,6 +12,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from fleet.ingest.accept import clean
+from fleet.ingest.skew import OLDEST_T
 from fleet.inventory.models import Event, Gpu, Node
 from wire.messages import HostFacts
 from wire.metrics import REASONS
@@ -33,6 +34,7 @@ NAMES: Final = {
 """Names of what is told of when it changes."""
 _ALWAYS: Final = ("kernel", "driver_version", "cuda_driver_version", "cores")
 """Told by every agent there ever was, where the host has them."""
+NEWEST_T: Final = 1e11
 MAX_NUMA_NODES: Final = 64
 MAX_PARAMETERS: Final = 64
 MAX_TOLD: Final = 20
@@ -59,6 +61,11 @@ def columns(host: HostFacts) -> dict[str, Any]:
         "cores": host.cores if host.cores is not None and 1 <= host.cores <= 1 << 20 else None,
         "mem_total_bytes": host.mem_total_bytes if host.mem_total_bytes and 0 < host.mem_total_bytes <= 1 << 53 else None,
     }
+
+
+def moment(epoch_s: float | None) -> datetime | None:
+    """A time that a node tells, as it is kept; None where it tells none that can be."""
+    return datetime.fromtimestamp(epoch_s, UTC) if epoch_s is not None and OLDEST_T <= epoch_s < NEWEST_T else None
 
 
 def numa_node(host: HostFacts, uuid: str) -> int | None:

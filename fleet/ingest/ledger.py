@@ -45,6 +45,7 @@ class Ledger:
     gone: set[int] = field(default_factory=set)
     used: set[int] = field(default_factory=set)
     refused: dict[tuple[str, str], _Refused] = field(default_factory=lambda: defaultdict(_Refused))
+    heard: dict[int, float] = field(default_factory=dict)
     _spoken: set[tuple[str, str]] = field(default_factory=set)
     _strangers: dict[str, float] = field(default_factory=dict)
     _skew_known: dict[int, float | None] = field(default_factory=dict)
@@ -75,9 +76,11 @@ class Ledger:
         """A new boot of the node has begun: what it does wrong is news again."""
         self._spoken = {spoken for spoken in self._spoken if spoken[0] != node_name}
 
-    def saw(self, node: int, at: float) -> None:
-        """The node's newest stored sample, on the server's clock."""
+    def saw(self, node: int, at: float, received: float | None = None) -> None:
+        """The node's newest stored sample, on the server's clock, and when the newest that was stored came."""
         self.seen[node] = max(at, self.seen.get(node, 0.0))
+        if received is not None:
+            self.heard[node] = max(received, self.heard.get(node, 0.0))
 
     def clock(self, node: int, skew: float | None) -> None:
         """How far the node's clock is ahead of ours, None: not known; written when it changes, logged when it is far off."""
@@ -95,15 +98,15 @@ class Ledger:
 
     def take(self) -> "Ledger":
         """What was noted since the last call."""
-        taken = Ledger(self.seen, self.skew, self.gone, self.used, self.refused)
-        self.seen, self.skew, self.gone, self.used = {}, {}, set(), set()
+        taken = Ledger(self.seen, self.skew, self.gone, self.used, self.refused, self.heard)
+        self.seen, self.skew, self.gone, self.used, self.heard = {}, {}, set(), set(), {}
         self.refused = defaultdict(_Refused)
         return taken
 
     def put_back(self, taken: "Ledger") -> None:
         """Keep for later what could not be written."""
         for node, at in taken.seen.items():
-            self.saw(node, at)
+            self.saw(node, at, taken.heard.get(node))
         self.skew = {**taken.skew, **self.skew}
         self.gone |= taken.gone
         self.used |= taken.used
@@ -115,7 +118,8 @@ class Ledger:
 
 def write(taken: Ledger, process: str) -> None:
     """Write what was noted by this process. Safe to repeat, but for refusal counts, which come last."""
-    _saw(taken.seen)
+    _moved_on("last_seen_at", taken.seen)
+    _moved_on("last_received_at", taken.heard)
     _each_node(
         "clock_skew_s = %s",
         "TRUE",
@@ -140,8 +144,8 @@ def dead(tokens: Collection[int], nodes: Collection[int]) -> tuple[set[int], set
     return set(tokens) - set(live), set(nodes) - set(Node.objects.values_list("pk", flat=True))
 
 
-def _saw(seen: Mapping[int, float]) -> None:
-    """Move last_seen_at on, never back: a flush may hold a backlog alone.
+def _moved_on(column: str, seen: Mapping[int, float]) -> None:
+    """Move a time of nodes on, never back: a flush may hold a backlog alone.
 
     It is on the server's clock and never later than the arrival, so a node's clock that is set right does not matter. Only
     where the server's own clock was ahead does a row lie in its future: that one is corrected.
@@ -150,8 +154,8 @@ def _saw(seen: Mapping[int, float]) -> None:
     now = adapt(timezone.now())
     moments = [(adapt(datetime.fromtimestamp(at, UTC)), node) for node, at in sorted(seen.items())]
     _each_node(
-        "last_seen_at = %s",
-        "(last_seen_at IS NULL OR last_seen_at < %s OR last_seen_at > %s)",
+        f"{column} = %s",
+        f"({column} IS NULL OR {column} < %s OR {column} > %s)",
         [(moment, node, moment, now) for moment, node in moments],
     )
 

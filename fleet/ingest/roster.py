@@ -53,6 +53,7 @@ def enrol(hello: Hello, is_current: bool, process: str, yields: bool = False) ->
         for name, value in told.items():
             setattr(node, name, value)
         node.boot = hello.boot
+        node.booted_at = facts.moment(hello.host.booted_at)
         node.agent_version = clean(hello.agent_version, 40)
         node.interval_s = hello.interval_s
         node.served_by = process
@@ -60,6 +61,7 @@ def enrol(hello: Hello, is_current: bool, process: str, yields: bool = False) ->
         node.source = ""
         node.connected_at = timezone.now()
         node.disconnected_at = None
+        node.said_bye_at = None
         node.save()
     known = {gpu.uuid: gpu for gpu in node.gpus.all()}
     new = [

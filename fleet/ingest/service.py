@@ -112,7 +112,7 @@ class Ingest:
         for session, taken in by_session(chunks).items():
             newest = max(taken, key=lambda one: one.batch.t)
             skew = session.skew.value
-            self.ledger.saw(session.node, min(newest.batch.t - (skew or 0.0), newest.at))
+            self.ledger.saw(session.node, min(newest.batch.t - (skew or 0.0), newest.at), max(one.at for one in taken))
             voice = self.voices.get(session.node_name)
             if voice is not None and voice.boot == session.boot:
                 self.ledger.clock(session.node, skew)

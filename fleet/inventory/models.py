@@ -59,6 +59,13 @@ class Node(models.Model):
     connected_at = models.DateTimeField(null=True, blank=True)
     disconnected_at = models.DateTimeField(null=True, blank=True)
     last_seen_at = models.DateTimeField(null=True, blank=True, help_text="The newest sample stored, by the server's clock.")
+    last_received_at = models.DateTimeField(
+        null=True, blank=True, help_text="When its newest batch came; its newest sample may be older."
+    )
+    booted_at = models.DateTimeField(null=True, blank=True, help_text="When the machine booted, by its own clock.")
+    said_bye_at = models.DateTimeField(
+        null=True, blank=True, help_text="When its agent was stopped in order; null: it was not, or it has begun anew."
+    )
     clock_skew_s = models.FloatField(null=True, blank=True, help_text="The node's clock less the server's.")
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -258,6 +265,9 @@ class Event(models.Model):
     code = models.IntegerField(null=True, blank=True)
     severity = models.CharField(max_length=10, blank=True, help_text="info, warn or critical, where its source says so.")
     text = models.CharField(max_length=1000, blank=True)
+    details = models.JSONField(
+        default=dict, blank=True, help_text="What its source says beside: sub-code, address, process (wire.messages.DETAILS)."
+    )
     observed_at = models.DateTimeField()
     received_at = models.DateTimeField(default=timezone.now)
     handled_at = models.DateTimeField(null=True, blank=True)

@@ -111,7 +111,7 @@ def of_gpus(at: datetime, gpus: Iterable[int], events: Sequence[Told], runs: Run
     found: dict[int, dict[str, Any]] = {}
     for gpu in gpus:
         mine = faults.get(gpu, [])
-        programs = {who for event in mine if (who := _program(event, runs)) is not None}
+        programs = {who for event in mine if (who := program(event, runs)) is not None}
         found[gpu] = {
             "xids_24h": day.get(gpu, 0),
             "app_xids_30d": len(mine),
@@ -141,16 +141,16 @@ def of_nodes(at: datetime, nodes: Mapping[int, str], events: Sequence[Told], run
     for event in events:
         ending = event.kind in ("oom", "gpu_lost") or (event.kind == "xid" and event.code in ENDING_CODES)
         if ending and event.at > at - WEEK:
-            who = _program(event, runs)
+            who = program(event, runs)
             if who is not None or _WHO.search(event.text):
                 ends[event.node].append((event.at, who))
-    for node, when, program in (*_exits(at, nodes), *_bad_ends(at, nodes)):
-        ends[node].append((when, program))
+    for node, when, family in (*_exits(at, nodes), *_bad_ends(at, nodes)):
+        ends[node].append((when, family))
     return {
         node: {
             "xids_7d": week.get(node, 0),
             "abnormal_ends_7d": _apart(when for when, _ in ends[node]),
-            "abnormal_end_jobs_7d": len({program for _, program in ends[node] if program is not None}),
+            "abnormal_end_jobs_7d": len({who for _, who in ends[node] if who is not None}),
         }
         for node in nodes
     }
@@ -207,7 +207,7 @@ def _apart(times: Iterable[datetime]) -> int:
     return count
 
 
-def _program(event: Told, runs: Runs) -> str | None:
+def program(event: Told, runs: Runs) -> str | None:
     """Whose it was: the run that held the GPU then (of events without a GPU, the one with the pid), else the name in its text."""
     pid, name = _who(event.text)
     there = [run for run in runs.get(event.node, ()) if run.was_there(event.at)]

@@ -49,7 +49,7 @@ class Wanted:
 
 def set_state(rule: str, state: str, user: User, comment: str = "") -> bool:
     """Make the rule on, shadow or off; False where it is so already. An own rule comes on only after it was tried."""
-    with _changing(comment):
+    with changing(comment):
         own = OwnRule.objects.select_for_update().filter(slug=rule).first()
         if own is None:
             _known(rule)
@@ -65,13 +65,13 @@ def set_state(rule: str, state: str, user: User, comment: str = "") -> bool:
             raise NotNowError(says.format(rule=rule))
         who = {"by": user, "by_name": user.get_username(), "at": timezone.now(), "comment": comment}
         RuleState.objects.update_or_create(rule=rule, defaults={"state": state, **who})
-        _write(rule, "state", {"state": before}, {"state": state}, user, comment)
+        write(rule, "state", {"state": before}, {"state": state}, user, comment)
     return True
 
 
 def set_overrides(rule: str, wanted: Sequence[Wanted], user: User, comment: str = "") -> None:
     """Bring the rule's overrides to what is wanted, all or none; TuneError where they could not be in force together."""
-    with _changing(comment):
+    with changing(comment):
         if OwnRule.objects.filter(slug=rule).exists():
             says = gettext(
                 "{rule} is a rule of the site's own and has no thresholds to override: write other numbers into its conditions."
@@ -89,7 +89,7 @@ def set_overrides(rule: str, wanted: Sequence[Wanted], user: User, comment: str 
                 if row is None:
                     raise TuneError(gettext("There is no such override of {name}.").format(name=entry.threshold))
                 row.delete()
-                _write(rule, "override", before, None, user, comment)
+                write(rule, "override", before, None, user, comment)
             elif row is None or row.value != entry.value:
                 values = {
                     "value": entry.value,
@@ -99,7 +99,7 @@ def set_overrides(rule: str, wanted: Sequence[Wanted], user: User, comment: str 
                     "comment": comment,
                 }
                 made, _new = Override.objects.update_or_create(defaults=values, **where)  # type: ignore[arg-type] # the stubs' idea
-                _write(rule, "override", before, _as_json(made), user, comment)
+                write(rule, "override", before, _as_json(made), user, comment)
         rows = list(Override.objects.filter(rule=rule))
         if len(rows) > MOST_OVERRIDES:
             raise TuneError(gettext("{rule} would have more than {most} overrides.").format(rule=rule, most=MOST_OVERRIDES))
@@ -121,7 +121,7 @@ def save_own(slug: str, asked: Mapping[str, str], user: User, comment: str = "")
     """
     kept = own_rules.cleaned(asked)
     own_rules.check(kept)
-    with _changing(comment):
+    with changing(comment):
         row = OwnRule.objects.select_for_update().filter(slug=slug).first()
         if row is None:
             _check_slug(slug)
@@ -136,7 +136,7 @@ def save_own(slug: str, asked: Mapping[str, str], user: User, comment: str = "")
             setattr(row, name, value)
         row.by, row.by_name, row.at, row.error = user, user.get_username(), timezone.now(), ""
         row.save()
-        _write(slug, "rule", before, kept, user, comment)
+        write(slug, "rule", before, kept, user, comment)
         off = new and before is not None and state_of(slug, own=True) == "on"
         if off:
             set_state(slug, "off", user, gettext("Its conditions were changed: try it again."))
@@ -145,7 +145,7 @@ def save_own(slug: str, asked: Mapping[str, str], user: User, comment: str = "")
 
 def create_own(slug: str, asked: Mapping[str, str], user: User, comment: str = "") -> OwnRule:
     """Write a new own rule; NotNowError where there is one of that name."""
-    with _changing(comment):
+    with changing(comment):
         if OwnRule.objects.filter(slug=slug).exists():
             raise NotNowError(gettext("There is a rule {rule} already.").format(rule=slug[:60]))
         return save_own(slug, asked, user, comment)[0]
@@ -153,11 +153,11 @@ def create_own(slug: str, asked: Mapping[str, str], user: User, comment: str = "
 
 def remove_own(row: OwnRule, user: User, comment: str = "") -> None:
     """Remove the own rule; its open findings end, its audit trail stays."""
-    with _changing(comment):
+    with changing(comment):
         before = {name: getattr(row, name) for name in own_rules.FIELDS}
         RuleState.objects.filter(rule=row.slug).delete()
         row.delete()
-        _write(row.slug, "removed", before, None, user, comment)
+        write(row.slug, "removed", before, None, user, comment)
 
 
 def tried(row: OwnRule) -> Trial | None:
@@ -170,7 +170,7 @@ def tried(row: OwnRule) -> Trial | None:
 
 
 @contextmanager
-def _changing(comment: str) -> Iterator[None]:
+def changing(comment: str) -> Iterator[None]:
     """One change: all of it or nothing, and whoever keeps what is in force is told after it."""
     if len(comment) > 300 or not is_plain(comment):
         raise TuneError(gettext("A comment has up to 300 characters.") if len(comment) > 300 else str(REFUSED))
@@ -184,7 +184,8 @@ def _tell() -> None:
     rules_changed.send(sender=None)
 
 
-def _write(rule: str, what: str, before: Any, after: Any, user: User, comment: str) -> None:
+def write(rule: str, what: str, before: Any, after: Any, user: User, comment: str) -> None:
+    """Add a line to the audit trail."""
     RuleChange.objects.create(
         rule=rule, what=what, before=before, after=after, by=user, by_name=user.get_username(), comment=comment
     )
@@ -206,7 +207,7 @@ def _check_wanted(rule: str, known: Mapping[str, Threshold], wanted: Wanted) -> 
     if value is not None and not (math.isfinite(value) and one.low <= value <= one.high):
         says = gettext("{name} can be from {low} to {high}, not {value}.")
         raise TuneError(says.format(name=one.name, low=_plain(one.low), high=_plain(one.high), value=_plain(value)))
-    _check_reach(wanted.matcher, wanted.pattern)
+    check_reach(wanted.matcher, wanted.pattern)
 
 
 def _check_once(wanted: Sequence[Wanted]) -> None:
@@ -219,7 +220,8 @@ def _check_once(wanted: Sequence[Wanted]) -> None:
         seen.add(where)
 
 
-def _check_reach(matcher: str, pattern: str) -> None:
+def check_reach(matcher: str, pattern: str) -> None:
+    """TuneError where an override cannot hold for what the pattern matches."""
     if matcher not in MATCHERS:
         raise TuneError(gettext("An override holds for one of: {known}.").format(known=", ".join(MATCHERS)))
     if matcher == "site" and pattern:

@@ -10,8 +10,9 @@ from advisor import rule as catalogue
 from advisor import xid_catalog
 from advisor.rule import Rule
 from fleet.tuning.matching import Setting
-from fleet.tuning.models import Override, OwnRule, RuleState, RulesVersion
+from fleet.tuning.models import Override, OwnRule, RuleState, RulesVersion, XidOverride
 from fleet.tuning.own_rules import OwnRuleError, as_rule
+from fleet.tuning.xids import XidSetting
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,8 @@ class InForce:
     shadow: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
     settings: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
+    xids: Mapping[tuple[str, int], tuple[XidSetting, ...]] = field(default_factory=dict)
+    """By kind (xid, sxid) and code what the site says of it."""
 
     @property
     def known(self) -> frozenset[str]:
@@ -66,6 +69,10 @@ def _read() -> InForce:
     settings: dict[str, list[Setting]] = defaultdict(list)
     for one in Override.objects.all():
         settings[one.rule].append(Setting(one.threshold, one.matcher, one.pattern, one.value))
+    xids: dict[tuple[str, int], list[XidSetting]] = defaultdict(list)
+    for of_xid in XidOverride.objects.all():
+        mine = XidSetting(of_xid.matcher, of_xid.pattern, of_xid.rule, of_xid.severity, of_xid.ignored)
+        xids[of_xid.kind, of_xid.code].append(mine)
     slugs = {row.slug for row in own}
     return InForce(
         rules=tuple(rules),
@@ -75,4 +82,5 @@ def _read() -> InForce:
         shadow=frozenset(rule for rule, state in states.items() if state == "shadow"),
         own=frozenset(slugs),
         settings={rule: tuple(ours) for rule, ours in settings.items()},
+        xids={key: tuple(ours) for key, ours in xids.items()},
     )

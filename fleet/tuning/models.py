@@ -71,6 +71,33 @@ class Override(models.Model):
         return f"{self.rule} {self.threshold} {self.matcher} {self.pattern}: {self.value}"
 
 
+class XidOverride(models.Model):
+    """What an XID (or an NVSwitch's SXid) means here, for the whole site or for what a pattern matches: another rule, severity, or nothing."""
+
+    kind = models.CharField(max_length=4, help_text="xid, or sxid of an NVSwitch.")
+    code = models.PositiveIntegerField()
+    matcher = models.CharField(max_length=10)
+    pattern = models.CharField(
+        max_length=300, blank=True, help_text="Of the GPU's model, the partition or the node's name; empty for the site."
+    )
+    rule = models.CharField(max_length=60, blank=True, help_text="The rule that it is evidence for; empty: as shipped.")
+    severity = models.CharField(max_length=10, blank=True, help_text="Of its findings; empty: as shipped.")
+    ignored = models.BooleanField(default=False, help_text="It opens nothing; the event is kept.")
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    by_name = models.CharField(max_length=150)
+    at = models.DateTimeField(default=timezone.now)
+    comment = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        verbose_name = pgettext_lazy("model", "override of an XID")
+        verbose_name_plural = pgettext_lazy("model", "overrides of XIDs")
+        ordering = ("kind", "code", "matcher", "pattern")
+        constraints = [models.UniqueConstraint(fields=("kind", "code", "matcher", "pattern"), name="one_xid_override")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.code} {self.matcher} {self.pattern}"
+
+
 class OwnRule(models.Model):
     """A rule that the site wrote. It is off until somebody sets its state, and comes on only after it was tried."""
 
@@ -141,7 +168,7 @@ class RuleChange(models.Model):
     """One change of what the site sets of a rule. Rows are added and never changed; a person that is deleted leaves the name."""
 
     rule = models.CharField(max_length=60)
-    what = models.CharField(max_length=10, help_text="state, override, rule (an own one was written) or removed")
+    what = models.CharField(max_length=10, help_text="state, override, rule (an own one was written), removed, or xid")
     before = models.JSONField(null=True, help_text="What it was; null where there was nothing.")
     after = models.JSONField(null=True, help_text="What it is; null where nothing is left.")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")

@@ -68,12 +68,13 @@ def test_the_spools_bound_is_in_megabytes_of_a_million_bytes(token: Path, tmp_pa
 
 
 async def test_sigterm_ends_it_in_under_two_seconds_connected_or_not(token: Path) -> None:
-    """Exit code 0 both while the server takes everything and while there is none."""
+    """It says so where it is heard; exit code 0 both while the server takes everything and while there is none."""
     async with running() as server, process("agent", "--server", server.url, "--token-file", str(token), "--node", "n") as agent:
         await until(lambda: server.batches, 20)
         code, seconds = await ended(agent)
         assert code == 0
         assert seconds < 2
+        assert [event.kind for event in server.events][-1:] == ["bye"]
     async with process("agent", "--server", "ws://127.0.0.1:9/ws/agent/", "--token-file", str(token)) as agent:
         assert agent.stderr is not None
         async with asyncio.timeout(20):

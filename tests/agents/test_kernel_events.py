@@ -10,6 +10,7 @@ from agents.kernel_events import KernelEvents
 from agents.kernel_lines import Line, Lines
 from agents.kernel_log import KernelLog
 from agents.kernel_storms import QUIET_S, SENTENCES_MAX
+from wire.messages import DETAILS
 
 UUIDS = {"0000:19:00": "GPU-a", "0000:3b:00": "GPU-b"}
 
@@ -65,7 +66,13 @@ def test_an_xid_names_its_gpu_and_process(log: Said, source: KernelEvents) -> No
     log.say("NVRM: Xid (PCI:0000:19:00 GPU-I:05): 31, pid=77, name=python, MMU Fault: secret faulted @ 0x73ac_1c000000")
 
     assert source.events() == [
-        DeviceEvent("xid", "GPU-a", 31, "XID 31 on the GPU at 0000:19:00, MIG instance 5, process 77 (python).")
+        DeviceEvent(
+            "xid",
+            "GPU-a",
+            31,
+            "XID 31 on the GPU at 0000:19:00, MIG instance 5, process 77 (python).",
+            details={"pci_bus_id": "0000:19:00", "mig_instance": 5, "pid": 77, "process": "python"},
+        )
     ]
 
 
@@ -86,7 +93,9 @@ def test_a_gpu_that_nobody_knows_keeps_its_address(log: Said, source: KernelEven
     """One that was lost before the agent began is in no list of the driver's."""
     log.say("NVRM: Xid (PCI:0000:99:00): 79, GPU has fallen off the bus.")
 
-    assert source.events() == [DeviceEvent("xid", None, 79, "XID 79 on the GPU at 0000:99:00.")]
+    assert source.events() == [
+        DeviceEvent("xid", None, 79, "XID 79 on the GPU at 0000:99:00.", details={"pci_bus_id": "0000:99:00"})
+    ]
 
 
 def test_an_nvswitch_is_no_gpu(log: Said, source: KernelEvents) -> None:
@@ -97,7 +106,9 @@ def test_an_nvswitch_is_no_gpu(log: Said, source: KernelEvents) -> None:
         "nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Severity 0 Engine instance 44 Sub-engine instance 00",
     )
 
-    assert source.events() == [DeviceEvent("sxid", None, 22013, "NVSwitch 3 at 0000:04:00 reports SXid 22013, not fatal.")]
+    assert [(event.kind, event.gpu_uuid, event.code, event.text) for event in source.events()] == [
+        ("sxid", None, 22013, "NVSwitch 3 at 0000:04:00 reports SXid 22013, not fatal.")
+    ]
 
 
 def test_kills_of_gpu_programs_are_told(log: Said, source: KernelEvents) -> None:
@@ -215,3 +226,45 @@ def test_a_line_that_cannot_be_told_of_costs_itself_alone(log: Said, source: Ker
         log.lines.append((line, None))
 
     assert [event.code for event in source.events()] == [31, 79]
+
+
+@pytest.mark.parametrize(
+    ("message", "severity", "details"),
+    [
+        (
+            "NVRM: Xid (PCI:0000:19:00): 149, NETIR_LINK_EVT Nonfatal XC0 i0 Link 07 (0x025001c6 0x00000000 0x00000000)",
+            "info",
+            {"pci_bus_id": "0000:19:00", "sub_code": 37, "unit": "NETIR_LINK_EVT", "link": 7},
+        ),
+        (
+            "NVRM: Xid (PCI:0000:19:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
+            None,
+            {"pci_bus_id": "0000:19:00", "recovery_action": 2},
+        ),
+        (
+            "NVRM: Xid (PCI:0000:19:00 GPU-I:05): 94, pid=7194, name=python3, Contained: CE User Channel (0x9).",
+            None,
+            {"pci_bus_id": "0000:19:00", "mig_instance": 5, "pid": 7194, "process": "python3"},
+        ),
+        (
+            "nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Fatal, Link 28 LTSSM Fault Up",
+            "critical",
+            {"pci_bus_id": "0000:c2:00", "switch": 0, "fatal": 1},
+        ),
+        (
+            "nvidia-nvswitch4: SXid (PCI:0000:c6:00.0): 19084, Non-fatal, Link 29 AN1 Heartbeat Timeout Error (First)",
+            "info",
+            {"pci_bus_id": "0000:c6:00", "switch": 4, "fatal": 0},
+        ),
+    ],
+)
+def test_what_a_line_says_travels_beside_its_sentence(
+    log: Said, message: str, severity: str | None, details: dict[str, int | str]
+) -> None:
+    """Sub-code, address, process, switch: fields that a program can read, of known names."""
+    kernel = KernelEvents(log, UUIDS.get, lambda pid: True)
+    log.say(message)
+    (event,) = kernel.events()
+
+    assert (event.severity, event.details) == (severity, details)
+    assert set(details) <= set(DETAILS)

@@ -56,13 +56,13 @@ XIDS = [
     (
         "NVRM: Xid (PCI:0000:00:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x00000000 0x00000000 0x00000000 "
         "0x00000000 0x00000000)",
-        Line("xid", ("0000:00:00",), 149, 37),
+        Line("xid", ("0000:00:00",), 149, 37, severity="critical", where="NETIR_LINK_EVT", link=0),
     ),
     # https://github.com/leptonai/gpud/pull/1174
     (
         "NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 0x00000001 0x00000000 "
         "0x00100000 0x00000004)",
-        Line("xid", ("0018:01:00",), 145, 0),
+        Line("xid", ("0018:01:00",), 145, 0, severity="info", where="RLW_RXPIPE", link=13),
     ),
     # https://forums.developer.nvidia.com/t/364958 (RTX PRO 6000)
     (

@@ -174,12 +174,14 @@ async def test_words_of_engines_and_gpus_travel_once_and_events_have_their_sever
     source.engines = Engines(name=["http://h"], kind=["vllm"], model=[""], pid=[None], values=[[None]] * len(ENGINE))
     source.engine_reasons = [["timeout"] * len(ENGINE)]
     source.gpu_labels = [{"pod": "a"}]
-    source.happened = [DeviceEvent("memory", None, None, "The host's memory has an uncorrected error.", severity="warn")]
+    source.happened = [
+        DeviceEvent("memory", None, None, "The host's memory has an uncorrected error.", severity="warn", details={"switch": 1})
+    ]
     spool = await ticked(Hand(), source, 3)
 
     assert [batch.engines.absent for batch in batches(spool)] == [[EngineAbsence("http://h", "timeout", {})], [], []]
     assert [batch.gpu_labels for batch in batches(spool)] == [[GpuLabels(0, {"pod": "a"})], [], []]
-    assert [event.severity for event in events(spool)] == ["warn"]
+    assert [(event.severity, event.details) for event in events(spool)] == [("warn", {"switch": 1})]
 
 
 async def test_processes_that_cannot_be_listed_are_told_as_absent() -> None:

@@ -33,6 +33,7 @@ def test_facts_tell_the_module_and_where_each_gpu_is(tmp_path: Path) -> None:
         GpuFacts(index=i, uuid=f"GPU-{i}", name="H200", pci_bus_id=bus)
         for i, bus in enumerate(["00000000:19:00.0", "00000000:3B:00.0", "00000000:5D:00.0", None])
     ]
+    (proc / "stat").write_bytes(b"cpu  1 2 3 4\nbtime 1750000000\nprocesses 9\n")
     told = facts(proc, sys, gpus)
 
     assert told.nvidia_module_version == "580.159.04"
@@ -40,6 +41,7 @@ def test_facts_tell_the_module_and_where_each_gpu_is(tmp_path: Path) -> None:
     assert told.gpu_numa_nodes == {"GPU-0": 1}
     assert told.numa_distances == {0: (10, 21), 1: (21, 10)}
     assert told.cpu_governor == "powersave"
+    assert told.booted_at == 1_750_000_000
     assert told.absent == {"mem_total_bytes": "not_found"}
     assert told.rdma_ready is (tuple(map(int, os.uname().release.split(".")[:2])) >= (5, 12))
 
@@ -51,7 +53,15 @@ def test_a_host_that_tells_nothing_has_no_facts_made_up(tmp_path: Path) -> None:
     assert (told.mem_total_bytes, told.cpu_governor, told.nvidia_module_version) == (None, None, None)
     assert (told.numa_distances, told.gpu_numa_nodes, told.nvidia_parameters) == ({}, {}, {})
     assert told.absent == dict.fromkeys(
-        ("mem_total_bytes", "cpu_governor", "numa_distances", "nvidia_module_version", "nvidia_parameters", "rdma_ready"),
+        (
+            "booted_at",
+            "mem_total_bytes",
+            "cpu_governor",
+            "numa_distances",
+            "nvidia_module_version",
+            "nvidia_parameters",
+            "rdma_ready",
+        ),
         "not_found",
     )
 

@@ -183,3 +183,34 @@ async def test_a_broker_that_is_down_is_said_once_and_costs_no_event(own_data: P
         assert len(server.rows("SELECT id FROM inventory_event WHERE handled_at IS NULL")) == 5
         assert server.log.read_text().count("the sweep will take new events") == 1
         assert "Traceback" not in server.log.read_text()
+
+
+async def test_it_keeps_what_an_event_says_under_names_that_it_knows(server: Server, node: str) -> None:
+    """Whole numbers and short words alone; what a newer agent says beside is left out, and costs the event nothing."""
+    details: dict[str, object] = {"sub_code": 37, "process": "x" * 200, "colour": "red", "pid": 1 << 60}
+    async with speak(server.agents, server.token(node)) as agent:
+        await agent.greet(hello(node))
+        await agent.say(event(node, 0, details=details))
+        assert await agent.until(lambda: agent.events() == {0})
+        (row,) = server.rows("SELECT details FROM inventory_event WHERE node_id = ?", server.node(node)["id"])
+
+    assert json.loads(row["details"]) == {"sub_code": 37, "process": "x" * 60}
+
+
+async def test_it_knows_that_an_agent_was_stopped_in_order_until_it_speaks_again(server: Server, node: str) -> None:
+    """A goodbye of the run that the node is in counts, one of an earlier run does not."""
+    token = server.token(node)
+    async with speak(server.agents, token) as agent:
+        await agent.greet(hello(node))
+        await agent.say(event(node, 0, kind="bye", gpu_uuid=None, code=None))
+        assert await agent.until(lambda: agent.events() == {0})
+    assert server.node(node)["said_bye_at"] is not None
+
+    async with speak(server.agents, token) as agent:
+        second = await agent.greet(hello(node, boot="boot-2"))
+        await agent.say(batch(second, 0, t=time.time()))
+        assert await asyncio.to_thread(eventually, lambda: server.node(node)["said_bye_at"] is None)
+        await agent.greet(hello(node))
+        await agent.say(event(node, 1, kind="bye", gpu_uuid=None, code=None))
+        assert await agent.until(lambda: 1 in agent.events())
+        assert server.node(node)["said_bye_at"] is None
