@@ -30,7 +30,7 @@ from advisor.partial import Partial, merge, partial
 
 NODE_FACTS: Final = (
     "driver_version", "driver_major", "cuda_driver_version", "cuda_driver_major", "kernel", "nvidia_module_version", "cpu_governor",
-    "numa_nodes", "rdma_ready", "node_name", "node_gpus", "node_gpus_present", "note_maintenance", "note_power_policy",
+    "numa_nodes", "rdma_ready", "node_name", "node_gpus", "node_gpus_present", "up_s", "note_maintenance", "note_power_policy",
 )  # fmt: skip
 """What is known of a node and told of its GPUs, jobs and services too."""
 _CONSTANTS: Final = ("gpu_hour_price", "energy_price_per_kwh", "pue", "mtbf_gpu_hours")

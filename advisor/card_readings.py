@@ -28,6 +28,7 @@ def of_cards(gpu: pl.DataFrame) -> pl.DataFrame:
         fabric_degraded=_any_told(pl.col("fabric_health|last")),
         persistence_mode=pl.col("persistence_mode|last") >= 1,
         sram_threshold_exceeded=pl.col("sram_ecc_threshold_exceeded|last") >= 1,
+        retired_pages_pending=pl.col("retired_pages_pending|last"),
         remap_banks_none=pl.col("remap_banks_none|last"),
         memory_temperature_c=pl.col("memory_temperature_c|max"),
         memory_temperature_max_c=pl.col("memory_temperature_max_c|last"),

@@ -18,7 +18,7 @@ GPU: Final[Folds] = {
         ("growth",),
     ),
     **dict.fromkeys(
-        ("nvlink_links_active", "fabric_state", "fabric_health", "persistence_mode", "sram_ecc_threshold_exceeded", "remap_banks_none",
+        ("nvlink_links_active", "fabric_state", "fabric_health", "persistence_mode", "sram_ecc_threshold_exceeded", "remap_banks_none", "retired_pages_pending",
          "memory_temperature_max_c"),
         ("last",),
     ),

@@ -28,6 +28,7 @@ NODE_FACTS: Final[Types] = {
     "persistence_mode": pl.Boolean,
     "node_gpus": pl.Int64,
     "node_gpus_present": pl.Int64,
+    "up_s": pl.Float64,
 }
 """Of the node that a target is on: in the frames of gpu, job, node and service alike. `persistence_mode` is of all its GPUs."""
 
@@ -38,6 +39,7 @@ _GPU: Final[Types] = {
     "app_xid_jobs_30d": pl.Int64,
     "app_xid_code": pl.Int64,
     "lost": pl.Boolean,
+    "card_age_h": pl.Float64,
 }
 _DAY: Final[Types] = dict.fromkeys(
     ("day_hours", "day_power_share", "day_sm_active", "day_dram_active", "day_tensor_active", "day_idle_share", "day_energy_j",

@@ -9,6 +9,7 @@ from advisor.text import _
 
 UNSHOWN: Final[dict[str, tuple[str, str]]] = {
     "allocated_to": ("", _("Job or pod that the GPU is given to")),
+    "card_age_h": ("hours", _("Hours since the card was first seen")),
     "given_by": ("", _("Scheduler that gave the job its GPUs")),
     "given_slurm_job": ("", _("Slurm job id, as the scheduler says")),
     "gpu_shared": ("", _("Several jobs have the GPU at once")),
@@ -144,7 +145,6 @@ UNSHOWN: Final[dict[str, tuple[str, str]]] = {
     "rdma_ready": ("", _("Adapters may reach the GPUs' memory")),
     "read_bytes_per_s": ("bytes_per_second", _("Reads of the process, page cache included")),
     "recompute": ("", _("Recompute of activations")),
-    "remap_banks_none": ("banks", _("Memory banks without spare rows")),
     "reserved_unused_bytes": ("bytes", _("Device memory reserved and not allocated")),
     "resumed_at_zero": ("", _("It started again at step 0")),
     "samples": ("samples", _("Samples in the window")),
@@ -177,6 +177,7 @@ UNSHOWN: Final[dict[str, tuple[str, str]]] = {
     "tp_half": ("gpus", _("Half of the GPUs that a replica is split over")),
     "turns_per_min": ("per_minute", _("Turns between work and idling a minute")),
     "unsharded_bytes": ("bytes", _("States without sharding")),
+    "up_s": ("seconds", _("Time since the node booted")),
     "usual_busy_power_w": ("watts", _("Power that a busy GPU of the model draws here")),
     "visible_none": ("", _("CUDA_VISIBLE_DEVICES hides all GPUs")),
     "waits_for_data": ("", _("Waits for data")),

@@ -75,8 +75,12 @@ def fires(rule: Rule, needs: tuple[int, ...], *, any_open: bool) -> pl.Expr:
 
 @lru_cache(_MOST_RULES)
 def lacking(rule: Rule) -> pl.Expr:
-    """Where the rule cannot be judged: the target is not evaluated, or has not what the rule needs and is in use."""
-    return (~pl.col("_evaluated") | (_level(rule).is_null() & ~pl.col("_free"))).fill_null(True)
+    """Where the rule cannot be judged: the target is not evaluated, or has not what the rule needs and is in use.
+
+    Of the card's own health nothing is known without its readings, whether anybody uses it or not.
+    """
+    unknown = _level(rule).is_null() if rule.group == "health" else _level(rule).is_null() & ~pl.col("_free")
+    return (~pl.col("_evaluated") | unknown).fill_null(True)
 
 
 @lru_cache(_MOST_RULES)

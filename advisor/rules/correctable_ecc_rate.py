@@ -1,4 +1,8 @@
-"""Corrected memory errors that come faster than on the fleet's other cards: an early sign of errors that cannot be corrected."""
+"""Corrected memory errors that come faster than on the fleet's other cards: an early sign of errors that cannot be corrected.
+
+A new card burns in: of one that was first seen within the last day its counter says nothing yet. The day's errors are summed over the
+driver's reloads, which set the counter to 0.
+"""
 
 import polars as pl
 
@@ -19,9 +23,13 @@ RULE = Rule(
         Need(("ecc_corrected_day",), "medium"),
         Need(("sram_threshold_exceeded",), opens=c.sram_threshold_exceeded, clears=~c.sram_threshold_exceeded),
     ),
-    thresholds=(Threshold("errors_a_day_opens", 100.0, "errors", 1.0, 1e9),),
+    thresholds=(
+        Threshold("errors_a_day_opens", 100.0, "errors", 1.0, 1e9),
+        Threshold("burn_in_h", 24.0, "hours", 0.0, 720.0),
+    ),
     opens=(c.ecc_corrected_day > _LIMIT) | c.sram_threshold_exceeded.fill_null(False),
     clears=(c.ecc_corrected_day <= 0.5 * _LIMIT) & ~c.sram_threshold_exceeded.fill_null(False),
+    unless=(c.card_age_h < param("burn_in_h")) & ~c.sram_threshold_exceeded.fill_null(False),
     title=_("Corrected memory errors at a high rate"),
     summary=_(
         "{ecc_corrected_day:.0f} memory errors were corrected within a day; 99 % of the cards of its model had at most {ecc_corrected_day_p99:.0f}."

@@ -1,7 +1,8 @@
 """NVLink links that are missing or err, or a fabric that the card has not joined.
 
 Links are counted against those that the card itself has; a card without any expects none. Errors are told apart from a fault by their
-rate: healthy links of an H200 count none.
+rate: healthy links of an H200 count none. After a boot links err, and cards wait for the fabric, until the fabric manager is up. Of a card that
+has links and does not tell of them nothing is clear.
 """
 
 import polars as pl
@@ -15,6 +16,8 @@ c = pl.col
 _MISSING = (c.nvlink_links_active < c.nvlink_links_expected).fill_null(False)
 _OUTSIDE = c.fabric_state.is_in([1.0, 2.0]).fill_null(False)
 _SICK = c.fabric_degraded.fill_null(False)
+_UNKNOWN = (c.nvlink_links_expected > 0) & (c.nvlink_links_active.is_null() | c.nvlink_errors_per_min.is_null())
+_BOOTING = (c.up_s < param("boot_s")).fill_null(False)
 _ERRS = (c.nvlink_errors_per_min > param("errors_per_min_opens")).fill_null(False)
 
 RULE = Rule(
@@ -23,14 +26,24 @@ RULE = Rule(
     severity=pl.when(_MISSING | _OUTSIDE).then(pl.lit("critical")).otherwise(pl.lit("warn")),
     bottleneck=None,
     group="health",
-    needs=(Need(("nvlink_links_active", "nvlink_links_expected")), Need(("nvlink_errors_per_min",)), Need(("fabric_state",))),
+    needs=(
+        Need(("nvlink_links_active", "nvlink_links_expected")),
+        Need(("nvlink_errors_per_min",)),
+        Need(("fabric_state",)),
+        Need(("fabric_degraded",)),
+    ),
     thresholds=(
         Threshold("errors_per_min_opens", 1.0, "per_minute", 0.0, 1e6),
         Threshold("errors_per_min_clears", 0.2, "per_minute", 0.0, 1e6),
+        Threshold("boot_s", 180.0, "seconds", 0.0, 3600.0),
     ),
     opens=_MISSING | _OUTSIDE | _SICK | _ERRS,
-    clears=~_MISSING & ~_OUTSIDE & ~_SICK & (c.nvlink_errors_per_min.fill_null(0) <= param("errors_per_min_clears")),
-    unless=c.mig.fill_null(False) | c.note_maintenance.fill_null(False),
+    clears=~_UNKNOWN.fill_null(False)
+    & ~_MISSING
+    & ~_OUTSIDE
+    & ~_SICK
+    & (c.nvlink_errors_per_min.fill_null(0) <= param("errors_per_min_clears")),
+    unless=c.mig.fill_null(False) | c.note_maintenance.fill_null(False) | _BOOTING,
     title=_("NVLink or NVSwitch fault"),
     summary=_("The GPU's NVLink links count {nvlink_errors_per_min:.1f} errors a minute: replays, recoveries and CRC."),
     cases=(

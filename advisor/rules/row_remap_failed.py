@@ -2,11 +2,13 @@
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step
+from advisor.rule import Need, Rule, Says, Show, Step
 from advisor.started import drain
 from advisor.text import _
 
 c = pl.col
+
+_SPENT = (c.remap_banks_none >= 1).fill_null(False)
 
 RULE = Rule(
     id="row-remap-failed",
@@ -14,12 +16,27 @@ RULE = Rule(
     severity="critical",
     bottleneck=None,
     group="health",
-    needs=(Need(("remap_failed",)),),
-    opens=c.remap_failed >= 1,
-    clears=c.remap_failed == 0,
+    needs=(
+        Need(("remap_failed",)),
+        Need(("remap_banks_none",), "medium", opens=_SPENT, clears=c.remap_banks_none == 0),
+    ),
+    opens=(c.remap_failed >= 1) | _SPENT,
+    clears=(c.remap_failed == 0) & (c.remap_banks_none.fill_null(0) == 0),
     title=_("Row remapping failed"),
     summary=_("The GPU has no spare rows left for a faulty one: errors will come back."),
-    evidence=(Show("remap_failed", "flag", ">=", 1.0), Show("remap_pending", "flag")),
+    cases=(
+        Says(
+            (c.remap_failed.fill_null(0) == 0) & _SPENT,
+            _(
+                "{remap_banks_none:.0f} memory bank(s) of the GPU have no spare row left: the next faulty row there cannot be replaced."
+            ),
+        ),
+    ),
+    evidence=(
+        Show("remap_failed", "flag", ">=", 1.0),
+        Show("remap_banks_none", "banks", ">=", 1.0),
+        Show("remap_pending", "flag"),
+    ),
     change=(
         *drain("row remap failed"),
         Step("command", "nvidia-smi -i {index} -r  # once, then look again"),

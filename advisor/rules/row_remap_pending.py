@@ -1,8 +1,11 @@
-"""A faulty row of GPU memory waits for a reset to be remapped."""
+"""A faulty row of GPU memory waits for a reset to be remapped; on cards before Ampere, a page to be retired.
+
+A GPU that is cut into MIG instances tells nothing of its rows: there the rule is not evaluated, and never clear.
+"""
 
 import polars as pl
 
-from advisor.rule import Need, Rule, Show, Step
+from advisor.rule import Need, Rule, Says, Show, Step
 from advisor.started import drain
 from advisor.text import _
 
@@ -14,13 +17,28 @@ RULE = Rule(
     severity="warn",
     bottleneck=None,
     group="health",
-    needs=(Need(("remap_pending",)),),
+    needs=(
+        Need(("remap_pending",)),
+        Need(("retired_pages_pending",), opens=c.retired_pages_pending >= 1, clears=c.retired_pages_pending == 0),
+    ),
     opens=c.remap_pending >= 1,
     clears=c.remap_pending == 0,
     yields_to=("row-remap-failed",),
     title=_("A row remap waits for a GPU reset"),
     summary=_("A row of memory was found faulty and is replaced at the next reset; until then another error may hit it."),
-    evidence=(Show("remap_pending", "flag", ">=", 1.0), Show("remap_failed", "flag")),
+    cases=(
+        Says(
+            c.remap_pending.is_null(),
+            _(
+                "A page of memory was found faulty and is retired when the driver is loaded anew; until then another error may hit it."
+            ),
+        ),
+    ),
+    evidence=(
+        Show("remap_pending", "flag", ">=", 1.0),
+        Show("retired_pages_pending", "flag", ">=", 1.0),
+        Show("remap_failed", "flag"),
+    ),
     change=(
         *drain("remap reset", "at the next idle moment"),
         Step("command", "nvidia-smi -i {index} -r"),

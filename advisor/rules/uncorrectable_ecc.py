@@ -1,4 +1,7 @@
-"""Memory errors that could not be corrected since the driver was loaded. The count is volatile: a reset clears it."""
+"""Memory errors that could not be corrected since the driver was loaded. The count is volatile: a reset clears it.
+
+On a node in maintenance nothing is said: who validates a card injects errors.
+"""
 
 import polars as pl
 
@@ -17,6 +20,7 @@ RULE = Rule(
     needs=(Need(("ecc_uncorrected_volatile",)),),
     opens=c.ecc_uncorrected_volatile >= 1,
     clears=c.ecc_uncorrected_volatile == 0,
+    unless=c.note_maintenance.fill_null(False),
     title=_("Uncorrectable memory error"),
     summary=_(
         "{ecc_uncorrected_volatile:.0f} uncorrectable errors since the driver was loaded: results may be wrong and processes killed."

@@ -138,6 +138,7 @@ METRIC: Final = {
     "gpu.remap_banks_partial": _("Memory banks with some spare rows"),
     "gpu.remap_banks_low": _("Memory banks with few spare rows"),
     "gpu.remap_banks_none": _("Memory banks without spare rows"),
+    "gpu.retired_pages_pending": _("Page retirement pending"),
     "gpu.recovery_action": _("Recovery action"),
     "gpu.fabric_state": _("NVLink fabric state"),
     "gpu.fabric_health": _("NVLink fabric health"),

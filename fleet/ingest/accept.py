@@ -21,7 +21,19 @@ from fleet.ingest.told import check_engine_absences, check_gpu_labels
 from fleet.store.kept import Kept
 from wire import labels, metrics
 from wire.codec import WireError
-from wire.messages import DETAILS, KERNEL_LOG, PODS, PROCESSES, PROTOCOL_VERSION, SEVERITIES, Batch, Event, GpuFacts, Hello, schema_id
+from wire.messages import (
+    DETAILS,
+    KERNEL_LOG,
+    PODS,
+    PROCESSES,
+    PROTOCOL_VERSION,
+    SEVERITIES,
+    Batch,
+    Event,
+    GpuFacts,
+    Hello,
+    schema_id,
+)
 from wire.metrics import Scope
 
 MAX_GPUS: Final = 64

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from django.db.models import F
@@ -27,11 +28,12 @@ class Card:
     parent_uuid: str
     power_limit_w: float | None
     power_scope: str
+    created_at: datetime
 
 
 def cards(nodes: Iterable[int]) -> list[Card]:
     """The GPUs of these nodes, those too that are not listed any more."""
-    fields = ("pk", "node_id", "uuid", "index", "model", "present", "parent_uuid", "power_limit_w", "power_scope")
+    fields = ("pk", "node_id", "uuid", "index", "model", "present", "parent_uuid", "power_limit_w", "power_scope", "created_at")
     return [Card(*row) for row in Gpu.objects.filter(node__in=list(nodes)).order_by().values_list(*fields)]
 
 
@@ -48,7 +50,11 @@ def missing(listed: Iterable[Card]) -> set[int]:
 
 
 def of_nodes(
-    nodes: Iterable[Node], listed: Iterable[Card], lost: Collection[int], persistent: Mapping[int, bool]
+    nodes: Iterable[Node],
+    listed: Iterable[Card],
+    lost: Collection[int],
+    persistent: Mapping[int, bool],
+    at: datetime | None = None,
 ) -> dict[int, dict[str, Any]]:
     """The NODE_FACTS of each node; what its agent never told is None."""
     whole: dict[int, list[Card]] = defaultdict(list)
@@ -74,6 +80,7 @@ def of_nodes(
             "persistence_mode": all(modes) if modes else None,
             "node_gpus": len(mine),
             "node_gpus_present": len(present),
+            "up_s": None if at is None or node.booted_at is None else max(0.0, (at - node.booted_at).total_seconds()),
         }
     return found
 

@@ -64,14 +64,15 @@ def _now(
     told = events.read(at)
     runs = events.held(at, {event.node for event in told})
     gone = node_facts.missing(cards) | events.lost(told)
-    facts = node_facts.of_nodes(nodes.values(), cards, gone, merged.persistent)
+    facts = node_facts.of_nodes(nodes.values(), cards, gone, merged.persistent, at)
     names = {pk: node.name for pk, node in nodes.items()}
 
     shown = [card for card in cards if card.present or card.pk in gone]
     of_gpu = events.of_gpus(at, (card.pk for card in shown), told, runs)
     drawn = {model: power.features(floor) for model, floor in power.floors(at).items()}
     for card in shown:
-        of_gpu[card.pk] |= facts[card.node] | {"lost": card.pk in gone} | drawn.get(card.model, {})
+        age_h = (at - card.created_at).total_seconds() / 3600
+        of_gpu[card.pk] |= facts[card.node] | {"lost": card.pk in gone, "card_age_h": age_h} | drawn.get(card.model, {})
     of_node = events.of_nodes(at, names, told, runs)
     for pk in of_node:
         of_node[pk] |= facts[pk]

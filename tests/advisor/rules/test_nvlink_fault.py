@@ -15,9 +15,10 @@ class TestNvlinkFault(RuleCases):
         {"nvlink_links_active": 18},
         {"mig": True},
         {"note_maintenance": True},
+        {"up_s": 60.0},
     ]
     between: ClassVar[dict[str, Any] | None] = {"nvlink_errors_per_min": 0.5}
-    lacks = ("nvlink_links_active", "nvlink_errors_per_min", "fabric_state")
+    lacks = ("nvlink_links_active", "nvlink_errors_per_min", "fabric_state", "fabric_degraded")
 
 
 def test_what_is_missing_is_critical_and_what_errs_a_warning() -> None:
@@ -44,3 +45,14 @@ def test_a_card_without_links_expects_none() -> None:
         TestNvlinkFault.judge({"nvlink_links_active": None, "nvlink_links_expected": None, "nvlink_errors_per_min": 0.0}).findings
         == []
     )
+
+
+def test_links_of_which_nothing_is_known_are_not_clear() -> None:
+    """A card that has links and does not tell of them stays as it was; one that never had any is clear."""
+    judge = TestNvlinkFault.judge
+    assert judge({"nvlink_links_active": None}, is_open=True).findings
+    assert judge({"nvlink_errors_per_min": None}, is_open=True).findings
+    none = {"nvlink_links_active": None, "nvlink_links_expected": None, "nvlink_errors_per_min": None}
+
+    assert not judge(none, is_open=True).findings
+    assert not judge({"nvlink_links_active": None}).findings

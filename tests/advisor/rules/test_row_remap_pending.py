@@ -13,7 +13,7 @@ class TestRowRemapPending(RuleCases):
     rule = "row-remap-pending"
     fires: ClassVar[dict[str, Any]] = {"remap_pending": 1.0}
     silent: ClassVar[list[dict[str, Any]]] = [{"remap_pending": 0.0}]
-    lacks = ("remap_pending",)
+    lacks = ("remap_pending", "retired_pages_pending")
 
 
 def test_it_yields_to_a_failed_remap() -> None:
@@ -21,3 +21,11 @@ def test_it_yields_to_a_failed_remap() -> None:
     found = evaluate(load(), frames(remap_pending=1.0, remap_failed=1.0)).findings
 
     assert [finding.rule for finding in found] == ["row-remap-failed"]
+
+
+def test_a_card_before_ampere_retires_pages() -> None:
+    """It has no rows to remap: the older counter stands in, in words of its own."""
+    (finding,) = TestRowRemapPending.judge({"remap_pending": None, "retired_pages_pending": 1.0}).findings
+
+    assert "page of memory" in finding.summary.english()
+    assert not TestRowRemapPending.judge({"remap_pending": None, "retired_pages_pending": 0.0}).findings

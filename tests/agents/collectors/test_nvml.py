@@ -30,11 +30,12 @@ def reading(collector: GpuCollector, name: str) -> tuple[object, str | None]:
 
 
 def test_every_metric_of_the_registry_is_read_in_its_unit(collector: GpuCollector) -> None:
-    """After two ticks an H200 answers all of them, converted once at the edge."""
+    """After two ticks an H200 answers all of them but what cards before Ampere tell, converted once at the edge."""
     collector.collect(0.0)
     collector.collect(1.0)
 
-    assert collector.reasons == [None] * len(GPU_METRICS)
+    absent = [metric.name for metric, reason in zip(GPU_METRICS, collector.reasons, strict=True) if reason is not None]
+    assert absent == ["retired_pages_pending"]  # its rows are remapped
     assert reading(collector, "power_w") == (pytest.approx(142.7), None)
     assert reading(collector, "energy_j_total") == (pytest.approx(116812.1), None)
     assert reading(collector, "mem_used_bytes") == (1870528512, None)

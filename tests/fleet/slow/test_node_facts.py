@@ -41,7 +41,7 @@ def test_what_was_not_told_is_unknown() -> None:
 
     assert unknown == {
         "driver_major", "cuda_driver_version", "cuda_driver_major", "kernel", "nvidia_module_version", "cpu_governor",
-        "numa_nodes", "rdma_ready", "persistence_mode",
+        "numa_nodes", "rdma_ready", "persistence_mode", "up_s",
     }  # fmt: skip
     assert (told["node_gpus"], told["node_gpus_present"]) == (0, 0)
 
