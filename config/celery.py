@@ -38,6 +38,7 @@ def schedule(sender: Celery, **_: Any) -> None:
         "fleet.findings.tasks.try_rules": 5,
         "fleet.reports.tasks.summarise_jobs": 60,
         "fleet.verdicts.tasks.verify": 30,
+        "fleet.watch.tasks.watch": 5,
         "fleet.notify.tasks.route_transitions": 2,
         "fleet.notify.tasks.sweep_deliveries": 2,
         "fleet.notify.tasks.recur": 15,

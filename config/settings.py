@@ -52,6 +52,7 @@ INSTALLED_APPS = [
     "fleet.findings",
     "fleet.reports",
     "fleet.verdicts",
+    "fleet.watch",
     "fleet.notify",
     "fleet.live",
     "fleet.api",
@@ -451,6 +452,32 @@ FETTLE_ADVISOR_PATIENCE_S = env.integer(
     "FETTLE_ADVISOR_PATIENCE_S", 120, 0, 86_400, about="Seconds after a job's start in which it may warm up unjudged."
 )
 FETTLE_ADVISOR_EVERY_S = env.integer("FETTLE_ADVISOR_EVERY_S", 10, 1, 3600, about="Seconds between two looks of the advisor.")
+
+# When what is not heard, comes late or has a wrong clock is an alert.
+FETTLE_NODE_SILENT_S = env.integer(
+    "FETTLE_NODE_SILENT_S",
+    60,
+    15,
+    86_400,
+    about="Seconds without anything from a node's agent after which the node counts as silent.",
+)
+FETTLE_SOURCE_LATE_S = env.integer(
+    "FETTLE_SOURCE_LATE_S",
+    30,
+    5,
+    86_400,
+    about="Age in seconds of a node's newest sample, on arrival, from which its samples count as late.",
+)
+FETTLE_CLOCK_SKEW_S = env.integer(
+    "FETTLE_CLOCK_SKEW_S", 5, 2, 86_400, about="Seconds by which a node's clock may be off before that is an alert."
+)
+FETTLE_WATCH_GRACE_S = env.integer(
+    "FETTLE_WATCH_GRACE_S",
+    90,
+    0,
+    3600,
+    about="Seconds after the server's start, or after a gap in its own work, in which no node counts as silent: agents must find it first.",
+)
 
 # How advice that was applied is verified.
 FETTLE_VERIFY_SPAN_S = env.integer(
