@@ -73,6 +73,7 @@ SCOPES: Final[dict[str, str]] = {
     "reports": "sends bench runs and profiles",
     "rules": "sets rules and thresholds, and writes own rules",
     "commands": "asks agents",
+    "events": "tells of alerts, as Alertmanager's webhook",
 }
 """What a token may be narrowed to, whatever else its person may."""
 

@@ -92,6 +92,16 @@ class MaySendProfiles(_Senders):
     scope = "reports"
 
 
+class MayTellEvents(_Writers):
+    """Telling of alerts needs the right to add events, and a token that may write."""
+
+    message = _(
+        "This needs the right to add events (operators have it), and with a token one that was made with --write or --scope events."
+    )
+    right = "inventory.add_event"
+    scope = "events"
+
+
 class MayTellJobs(_Writers):
     """Reading is for everyone who is known; telling of jobs needs the right to, and a token that may write."""
 

@@ -3,6 +3,7 @@
 from django.urls import path, re_path
 from rest_framework.routers import SimpleRouter
 
+from fleet.api.alertmanager import AlertmanagerView
 from fleet.api.annotations import AnnotationViewSet
 from fleet.api.baselines import BaselineView, PowerFloorsView
 from fleet.api.benches import BenchRunViewSet, BenchScoreViewSet
@@ -22,6 +23,7 @@ from fleet.api.schema import DocsView, SchemaView
 from fleet.api.silences import InhibitionViewSet, SilenceViewSet
 from fleet.api.verifications import RecordViewSet, VerificationViewSet
 from fleet.api.views import FindingViewSet, GpuViewSet, NodeViewSet, NothingView, SeriesView, SlashlessView
+from fleet.api.xids import XidViewSet
 
 router = SimpleRouter()
 router.register("nodes", NodeViewSet)
@@ -35,6 +37,7 @@ router.register("annotations", AnnotationViewSet)
 router.register("rules", RuleViewSet, basename="rule")
 router.register("own-rules", OwnRuleViewSet)
 router.register("rule-changes", RuleChangeViewSet)
+router.register("xids", XidViewSet, basename="xid")
 router.register("routes", RouteViewSet)
 router.register("silences", SilenceViewSet)
 router.register("inhibitions", InhibitionViewSet)
@@ -49,6 +52,7 @@ urlpatterns = [
     re_path(rf"^gpus/{GPU}/health/$", GpuHealthView.as_view(), name="gpu-health"),
     re_path(r"^jobs/(?P<id>[0-9]{1,18})/report/$", JobReportView.as_view(), name="job-report"),
     path("health/", FleetHealthView.as_view(), name="fleet-health"),
+    path("alertmanager/", AlertmanagerView.as_view(), name="alertmanager"),
     path("placements/", PlacementsView.as_view(), name="placements"),
     re_path(r"^jobs/(?P<id>[0-9]{1,18})/baseline/$", BaselineView.as_view(), name="job-baseline"),
     path("power-floors/", PowerFloorsView.as_view(), name="power-floors"),

@@ -10,7 +10,9 @@ from fleet.dashboard import words
 
 THRESHOLD: Final = {
     "alloc_retries": _("Allocations tried again, in 100 steps"),
+    "boot_s": _("Time after a boot in which links err"),
     "bubble": _("Bubble of the pipeline"),
+    "burn_in_h": _("Age up to which a card burns in"),
     "busy_loaded": _("Busy share from which a GPU counts as loaded"),
     "canary_s": _("Time for which a service counts as a canary"),
     "canary_share_least": _("Traffic up to which a service counts as a canary, of all"),

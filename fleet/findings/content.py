@@ -168,6 +168,8 @@ class _Unknown:
 class _Params(dict[str, Any]):
     def __getitem__(self, key: str) -> Any:
         value = self.get(key)
+        if key == "meaning" and isinstance(value, str):  # of an XID: a marked text, and no name that somebody gave
+            return gettext(value)
         return _Unknown() if value is None else value
 
 

@@ -39,7 +39,7 @@ def set_xid(kind: str, code: int, wanted: Sequence[WantedXid], user: User, comme
         raise TuneError(says.format(name=f"{kind} {code}", where=twice[1] or gettext("the whole site")))
     with changing(comment):
         for one in wanted:
-            _check(kind, one)
+            check(kind, one)
             where: dict[str, Any] = {"kind": kind, "code": code, "matcher": one.matcher, "pattern": one.pattern}
             row = XidOverride.objects.filter(**where).first()
             before = row and as_json(row)
@@ -65,7 +65,8 @@ def as_json(row: Any) -> dict[str, Any]:
     return {name: getattr(row, name) for name in ("matcher", "pattern", "rule", "severity", "ignored")}
 
 
-def _check(kind: str, one: WantedXid) -> None:
+def check(kind: str, one: WantedXid) -> None:
+    """TuneError where the override cannot be."""
     if one.matcher not in MATCHERS:
         raise TuneError(gettext("An override holds for one of: {known}.").format(known=", ".join(MATCHERS)))
     check_reach(one.matcher, one.pattern)

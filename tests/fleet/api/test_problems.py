@@ -48,7 +48,7 @@ def site(root: APIClient) -> Any:
     row = report(timezone.now(), found(), Place(home.pk, ()))
     save_own("site-x", OWN, User.objects.get(username="root"))
     dead = alerting(row)
-    own = {"rules": "memory-nearly-full", "planners": "batch", "findings": row.pk, "nodes": home.pk, **dead}
+    own = {"rules": "memory-nearly-full", "planners": "batch", "xids": "xid-31", "findings": row.pk, "nodes": home.pk, **dead}
 
     def real(path: str) -> str:
         kind = path.removeprefix("/api/v1/").partition("/")[0]
@@ -86,19 +86,21 @@ def test_a_parameter_that_is_not_known_is_refused_by_every_operation(root: APICl
             said = problem(answer, 400)
             assert "no_such_parameter" in json.dumps(said), (method, path)
             asked += 1
-    assert asked == 77
+    assert asked == 81
 
 
 def test_a_key_that_is_not_known_is_refused_by_every_body(root: APIClient, site: Any) -> None:
     """By name, and with those that there are where there are any."""
     asked = 0
     for path, method in with_body():
+        if path.endswith("/alertmanager/"):
+            continue  # its next version may say more, and must be heard all the same
         said = problem(getattr(root, method)(site(path), {"no_such_key": 1}, format="json"), 400)
         assert "no_such_key" in json.dumps(said), (method, path)
         if not path.endswith(("/trials/", "/planners/{id}/", "/test/", "/end/", "/send-again/")):
             assert re.search("there are: .*[a-z]", json.dumps(said)), (method, path)
         asked += 1
-    assert asked == 21
+    assert asked == 22
 
 
 def test_a_body_that_cannot_be_read_is_a_problem_everywhere(root: APIClient, site: Any) -> None:
@@ -132,7 +134,7 @@ def test_what_is_not_there_is_a_problem_everywhere(root: APIClient) -> None:
             for method in listed:
                 problem(getattr(root, method)(where, {} if method in ("post", "put", "patch") else None, format="json"), 404)
                 asked += 1
-    assert asked == 43
+    assert asked == 45
 
 
 @pytest.mark.parametrize(

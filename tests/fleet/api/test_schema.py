@@ -60,7 +60,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
     row = report(timezone.now(), found(), Place(home.pk, (card.pk,)))
     schema = json.loads(alice.get("/api/v1/schema/?format=json").content)
     alice_herself = User.objects.get(username="alice")
-    wanted = ("add_command", "add_benchrun", "change_annotation", "add_rulechange", "add_jobprofile", "change_job")
+    wanted = ("add_command", "add_benchrun", "change_annotation", "add_rulechange", "add_jobprofile", "change_job", "add_event")
     alerting_rights = ("add_silence", "change_route", "change_inhibition", "add_acknowledgement")
     alice_herself.user_permissions.add(*Permission.objects.filter(codename__in=(*wanted, *alerting_rights)))
     run = keep(decode(report_of(home, at=1.79e9)), home, timezone.now()).run
@@ -83,6 +83,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/api/v1/annotations/": noted.pk,
         "/api/v1/jobs/": job.pk,
         "/api/v1/rules/": "memory-nearly-full",
+        "/api/v1/xids/": "xid-31",
         "/api/v1/rule-changes/": RuleChange.objects.get().pk,
     }
     own = {
@@ -98,6 +99,8 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
         "/planners/batch/": {"micro_batch": 4},
         "/trials/": {},
         "/rules/memory-nearly-full/": {"state": "on"},
+        "/xids/xid-31/": {"overrides": [{"severity": "warn"}]},
+        "/alertmanager/": {"version": "4", "alerts": []},
         "/own-rules/": {"slug": "site-made", **own},
         "/own-rules/site-x/": own,
         "/test/": {},
@@ -134,7 +137,7 @@ def test_every_documented_path_answers(alice: APIClient) -> None:
             assert str(answer.status_code) in operations[method]["responses"], f"{method} {real}"
             assert answer.status_code < 300
             asked += 1
-    assert asked == 77
+    assert asked == 81
 
 
 def test_it_says_how_to_sign_in() -> None:

@@ -53,3 +53,12 @@ def test_it_is_rendered_in_the_language_of_the_reader() -> None:
 def test_no_stored_text_makes_it_raise(message: str, params: dict[str, object]) -> None:
     """Whatever stands in the database, a page can be drawn."""
     assert isinstance(sentence({"id": message, "params": params}), str)
+
+
+def test_what_a_code_means_is_said_in_the_readers_language() -> None:
+    """A meaning is a text of the catalogue; other parameters are names, and stay as they are."""
+    said = {"id": "{meaning}; {name}", "params": {"meaning": "GPU has fallen off the bus", "name": "GPU has fallen off the bus"}}
+    with override("zh-hans"):
+        meaning, _, name = sentence(said).partition("; ")
+
+    assert meaning != name == "GPU has fallen off the bus"

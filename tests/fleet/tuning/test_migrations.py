@@ -5,7 +5,7 @@ from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.db import connection
 
-LOOK = {"view_rulestate", "view_override", "view_ownrule", "view_trial", "view_rulechange"}
+LOOK = {"view_rulestate", "view_override", "view_ownrule", "view_trial", "view_rulechange", "view_xidoverride"}
 
 
 def may(role: str) -> set[str]:
