@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_noop
 
 from advisor.event_rule import told
-from advisor.finding import Evidence, Finding, Scope, Severity
+from advisor.finding import Finding, Scope, Severity
 from advisor.xid_catalog import BY_RULE
 from fleet.findings import lifecycle
 from fleet.findings.models import Finding as Row
@@ -160,9 +160,8 @@ def _finding(one: Told, place: _Place) -> Finding:
     severity = SEVERITIES.get(one.labels.get("severity", "").strip().lower(), "warn")
 
     rule = replace(BY_RULE[RULE], scope=place.scope)
-    since = Evidence("alert_since_s", one.starts_at.timestamp(), "epoch")
     return told(
-        rule, place.target(one.fingerprint), {"alertname": name, "said": said}, (since,), node=place.node.name if place.node else "",
+        rule, place.target(one.fingerprint), {"alertname": name, "said": said}, (), node=place.node.name if place.node else "",
         severity=severity,
     )  # fmt: skip
 
