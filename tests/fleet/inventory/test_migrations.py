@@ -44,9 +44,11 @@ def test_facts_can_be_undone() -> None:
     assert columns() == after
     assert after - before == {
         *(("inventory_node", name) for name in
-          ("nvidia_module_version", "nvidia_parameters", "cpu_governor", "numa_distances", "facts_absent", "served_by", "source", "rdma_ready")),
+          ("nvidia_module_version", "nvidia_parameters", "cpu_governor", "numa_distances", "facts_absent", "served_by", "source", "rdma_ready",
+           "last_received_at", "said_bye_at", "booted_at")),
         *(("inventory_gpu", name) for name in
           ("numa_node", "labels", "labels_told_at", "memory_kind", "accounting_mode", "power_scope", "power_average_s")),
         *(("inventory_engine", name) for name in ("why_silent", "absent")),
         ("inventory_event", "severity"),
+        ("inventory_event", "details"),
     }  # fmt: skip
