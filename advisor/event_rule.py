@@ -14,6 +14,9 @@ DAY_S: Final = 24 * HOUR_S
 NEVER_S: Final = 36_500 * DAY_S
 """Of what ends by one certain word alone, however long nothing was said."""
 NOTHING_TO_ROLL_BACK: Final = _("Nothing to roll back: put the node back into service.")
+BY_EVENTS: Final = _("When a node reports an event of this kind.")
+BY_WATCH: Final = _("When the server sees it in its own look at the fleet, every few seconds.")
+BY_ALERTMANAGER: Final = _("When the site's Alertmanager tells of an alert.")
 DIAGNOSE: Final = Change("command", "dcgmi diag -r 3")
 
 
@@ -36,6 +39,8 @@ class Health:
     sources: tuple[str, ...] = ()
     instead: Mapping[str, tuple[Change, ...]] = field(default_factory=dict)
     """By what NVIDIA names as the action, other steps than `change`."""
+    opens: str = BY_EVENTS
+    """When it opens, in a sentence."""
 
 
 def told(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from advisor.event_rule import NEVER_S, Health
+from advisor.event_rule import BY_ALERTMANAGER, BY_WATCH, NEVER_S, Health
 from advisor.finding import Change
 from advisor.text import _
 
@@ -23,6 +23,7 @@ INVENTORY_RULES: Final = (
         rollback=_NOTHING,
         verify=_("The node is heard again."),
         quiet_s=NEVER_S,
+        opens=BY_WATCH,
         scope="node",
         group="capacity",
     ),
@@ -40,6 +41,7 @@ INVENTORY_RULES: Final = (
         rollback=_NOTHING,
         verify=_("The nodes are heard again."),
         quiet_s=NEVER_S,
+        opens=BY_WATCH,
         scope="fleet",
         group="capacity",
     ),
@@ -60,6 +62,7 @@ INVENTORY_RULES: Final = (
         ),
         verify=_("The node lists all of them for seven days."),
         quiet_s=NEVER_S,
+        opens=BY_WATCH,
         scope="node",
     ),
     Health(
@@ -78,6 +81,7 @@ INVENTORY_RULES: Final = (
         rollback=_NOTHING,
         verify=_("Samples arrive within seconds."),
         quiet_s=NEVER_S,
+        opens=BY_WATCH,
         scope="node",
         group="capacity",
     ),
@@ -95,6 +99,7 @@ INVENTORY_RULES: Final = (
         rollback=_NOTHING,
         verify=_("The source answers again, and its values move."),
         quiet_s=NEVER_S,
+        opens=BY_WATCH,
         scope="node",
         group="capacity",
     ),
@@ -114,6 +119,7 @@ INVENTORY_RULES: Final = (
         rollback=_NOTHING,
         verify=_("The clock is right to half the limit."),
         quiet_s=NEVER_S,
+        opens=BY_WATCH,
         scope="node",
         group="capacity",
     ),
@@ -128,6 +134,7 @@ INVENTORY_RULES: Final = (
         rollback=_NOTHING,
         verify=_("Alertmanager says that the alert is resolved."),
         quiet_s=NEVER_S,
+        opens=BY_ALERTMANAGER,
         group="capacity",
     ),
 )

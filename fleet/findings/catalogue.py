@@ -9,6 +9,7 @@ from django.utils.translation import gettext
 
 from advisor import rule as shipped
 from advisor import xid_catalog
+from advisor.event_rule import BY_EVENTS
 from advisor.rule import Rule
 from advisor.spelled import spelled
 from advisor.xid_catalog import Health
@@ -17,7 +18,6 @@ from fleet.tuning import own_rules
 from fleet.tuning.models import Override, OwnRule, RuleState
 
 KINDS: Final = ("shipped", "event", "own")
-SOURCES_OF_EVENTS: Final = xid_catalog.SOURCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,11 @@ def in_words(rule: Rule, overrides: Mapping[str, float]) -> dict[str, str]:
     return {one.name: f"{overrides.get(one.name, one.default):.12g}" for one in rule.thresholds}
 
 
+def sources_of(health: Health) -> tuple[str, ...]:
+    """What a rule of events rests on; none of what the server sees itself."""
+    return health.sources or (xid_catalog.SOURCES if health.opens == BY_EVENTS else ())
+
+
 def _open(*, shadow: bool) -> dict[str, int]:
     rows = Finding.objects.filter(resolved_at=None, shadow=shadow, condition__in=("firing", "noisy"))
     return dict(rows.order_by().values_list("rule").annotate(total=Count("pk")))
@@ -115,8 +120,8 @@ def _of_events() -> list[dict[str, object]]:
         {
             "id": health.rule,
             "kind": "event",
-            "scope": "gpu",
-            "group": "health",
+            "scope": health.scope,
+            "group": health.group,
             "severity": health.severity,
             "bottleneck": "",
             "title": gettext(health.title),

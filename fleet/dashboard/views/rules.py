@@ -219,7 +219,7 @@ def _said(entry: Entry, overrides: list[Override]) -> dict[str, Any]:
             )
             if text
         ],
-        "sources": [words.source(source) for source in (one.sources if one else catalogue.SOURCES_OF_EVENTS if health else ())],
+        "sources": [words.source(source) for source in (one.sources if one else catalogue.sources_of(health) if health else ())],
         "yields_to": one.yields_to if one else (),
     }
 

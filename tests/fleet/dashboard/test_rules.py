@@ -269,3 +269,19 @@ def test_findings_in_shadow_show_on_the_rules_page_alone(viewer: Client) -> None
         assert f"/findings/{shown.pk}/" not in text(viewer, path), path
     Finding.objects.update(shadow=False)
     assert f"/findings/{shown.pk}/" in text(viewer, "/findings/")
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ("node-silent", "in its own look at the fleet"),
+        ("told-by-alertmanager", "Alertmanager tells of an alert"),
+        ("xid-unknown", "When a node reports an event of this kind."),
+        ("nvswitch-fault", "When a node reports an event of this kind."),
+    ],
+)
+def test_a_rule_without_conditions_says_when_it_opens(viewer: Client, rule: str, says: str) -> None:
+    """Events, the watch and Alertmanager open theirs."""
+    page = text(viewer, f"/rules/{rule}/")
+
+    assert says in page
