@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("inventory", "0011_node_rdma_ready"),
+        ("inventory", "0012_gpu_listing"),
     ]
 
     operations = [

@@ -6,6 +6,6 @@ from fleet.accounts.granting import granting
 
 
 class Migration(migrations.Migration):
-    dependencies = [("inventory", "0012_event_details_and_presence"), ("accounts", "0002_roles")]
+    dependencies = [("inventory", "0013_event_details_and_presence"), ("accounts", "0002_roles")]
 
     operations = [granting("inventory", {"event": {"operator": ("add",), "admin": ("add",)}})]
