@@ -36,9 +36,10 @@ from fleet.findings.witnesses import Seen
 
 __all__ = [
     "CONFIRM", "EVENT_QUIET", "JOB_ENDED", "JOB_GRACE", "MOVES", "QUIET", "SERVICE_ENDED", "Judged", "MoveError", "Place", "Target",
-    "advise_transition", "end", "join", "reconcile", "released", "report", "withdraw",
+    "advise_transition", "end", "end_all", "join", "reconcile", "released", "report", "report_all", "withdraw",
 ]  # fmt: skip
 
+_IN_ONE_QUERY: Final = 500
 _UNREAD: Final = ("content", "confidence", "recoverable", "advice", "opened_at", "resolved_at")
 """What no judgement looks at: of thousands of rows it would take longer to read than all the rest."""
 
@@ -175,6 +176,36 @@ def end(fingerprint: str, at: datetime, note: str) -> bool:
         book.ends(row, note)
         book.write()
     return True
+
+
+def report_all(at: datetime, told: Iterable[tuple[Found, Place, bool]], kind: str) -> None:
+    """Open many findings that one kind of witness saw at once, each with its place and whether it is in shadow; those that are open stay."""
+    wanted = {found.fingerprint: (found, place, shadow) for found, place, shadow in told}
+    with transaction.atomic():
+        book = Book(at)
+        for part in _parts(list(wanted)):
+            there = set(Finding.objects.filter(fingerprint__in=part, resolved_at=None).values_list("fingerprint", flat=True))
+            for found, place, shadow in (wanted[fingerprint] for fingerprint in part if fingerprint not in there):
+                row = _row(found, at, place)
+                row.origin, row.shadow = "event", shadow
+                witnesses.note_all(row, {kind: Seen(at, at)})
+                book.opens(row, place.gpus)
+        book.write()
+
+
+def end_all(at: datetime, notes: Mapping[str, str]) -> None:
+    """As `end`, of many findings by fingerprint, in one piece: each with its note."""
+    with transaction.atomic():
+        book = Book(at)
+        for part in _parts(list(notes)):
+            rows = Finding.objects.select_for_update().filter(fingerprint__in=part, resolved_at=None, last_seen_at__lte=at)
+            for row in rows:
+                book.ends(row, notes[row.fingerprint])
+        book.write()
+
+
+def _parts(fingerprints: Sequence[str]) -> list[Sequence[str]]:
+    return [fingerprints[first : first + _IN_ONE_QUERY] for first in range(0, len(fingerprints), _IN_ONE_QUERY)]
 
 
 def _theirs(fingerprint: str, at: datetime) -> Finding | None:

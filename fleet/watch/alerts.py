@@ -1,33 +1,29 @@
 """Opening and ending what the watch finds: each alert opens after it was seen for a while, and ends by a certain word alone."""
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, cast
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.utils.translation import gettext_noop
 
 from advisor.event_rule import told
 from advisor.finding import SEVERITIES, Evidence, Severity
+from advisor.finding import Finding as Found
 from advisor.text import Value
 from advisor.xid_catalog import BY_RULE
 from fleet.findings import lifecycle
 from fleet.findings.models import Finding
+from fleet.findings.witnesses import INVENTORY, Seen
 from fleet.tuning.in_force import InForce
+
+log = logging.getLogger(__name__)
 
 RULES: Final = ("node-silent", "many-nodes-silent", "gpu-missing", "source-lagging", "source-frozen", "clock-skew")
 MAINTENANCE: Final = gettext_noop("Somebody works on the node.")
 """The note of the transition that ends an alert because its node is in maintenance."""
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """An open finding of the watch."""
-
-    pk: int
-    severity: str
-    node: int | None
 
 
 @dataclass(slots=True)
@@ -37,17 +33,20 @@ class Alerts:
     at: datetime
     force: InForce
     seen: dict[str, float]
-    open: dict[tuple[str, str], Open] = field(default_factory=dict)
+    open: dict[tuple[str, str], Severity] = field(default_factory=dict)
+    """By rule and target the severity of what is open."""
     _asked: set[str] = field(default_factory=set)
+    _opens: list[tuple[Found, lifecycle.Place, bool]] = field(default_factory=list)
+    _ends: dict[str, str] = field(default_factory=dict)
 
     def read(self) -> None:
         """Read what is open."""
-        rows = Finding.objects.filter(rule__in=RULES, resolved_at=None).values_list("rule", "target", "pk", "severity", "node_id")
-        self.open = {(rule, target): Open(pk, severity, node) for rule, target, pk, severity, node in rows}
+        rows = Finding.objects.filter(rule__in=RULES, resolved_at=None).values_list("rule", "target", "severity")
+        self.open = {(rule, target): cast(Severity, severity) for rule, target, severity in rows}
 
-    def of_rule(self, rule: str) -> dict[str, Open]:
-        """The open findings of a rule by target."""
-        return {target: one for (known, target), one in self.open.items() if known == rule}
+    def of_rule(self, rule: str) -> set[str]:
+        """The targets of the open findings of a rule."""
+        return {target for known, target in self.open if known == rule}
 
     def lasts(self, key: str, is_wrong: bool, for_s: float) -> bool:
         """True when `key` has looked wrong for so long, this look included."""
@@ -75,30 +74,32 @@ class Alerts:
         gpus: Collection[int] = (),
         severity: Severity | None = None,
         summary: str | None = None,
-        cause: int | None = None,
-        since: datetime | None = None,
-    ) -> int | None:
-        """Open the finding, or let one that is open rise; its key, None where the site has switched the rule off."""
+    ) -> None:
+        """Open the finding with what else this look opens, or let one that is open rise; nothing where the site has switched the rule off."""
         health = BY_RULE[rule]
-        if rule in self.force.off:
-            return None
-        held = self.open.get((rule, target))
         wanted = severity or health.severity
-        if held is not None and SEVERITIES.index(wanted) <= SEVERITIES.index(held.severity):
-            return held.pk
+        held = self.open.get((rule, target))
+        if rule in self.force.off or (held is not None and SEVERITIES.index(wanted) <= SEVERITIES.index(held)):
+            return
         found = told(health, target, params, evidence, node=name, severity=wanted, summary=summary)
-        place = lifecycle.Place(node, tuple(gpus))
-        try:
-            with transaction.atomic():
-                row = lifecycle.report(self.at, found, place, since=since, shadow=rule in self.force.shadow)
-                if cause is not None and row.cause_id is None:
-                    Finding.objects.filter(pk=row.pk).update(cause=cause, cause_place="cluster")
-        except IntegrityError:  # another worker's look opened it
-            return None
-        self.open[rule, target] = Open(row.pk, row.severity, node)
-        return row.pk
+        place, shadow = lifecycle.Place(node, tuple(gpus)), rule in self.force.shadow
+        if held is None:
+            self._opens.append((found, place, shadow))
+        else:
+            lifecycle.report(self.at, found, place, shadow=shadow, seen={INVENTORY: Seen(self.at, self.at)})
+        self.open[rule, target] = wanted
 
     def end(self, rule: str, target: str, note: str) -> None:
-        """End an open finding on a certain word; nothing where there is none."""
-        if (rule, target) in self.open and lifecycle.end(f"{rule}:{BY_RULE[rule].scope}:{target}", self.at, note):
-            del self.open[rule, target]
+        """End an open finding on a certain word, with what else this look ends; nothing where there is none."""
+        if self.open.pop((rule, target), None) is not None:
+            self._ends[f"{rule}:{BY_RULE[rule].scope}:{target}"] = note
+
+    def write(self) -> None:
+        """Write what this look ends and opens, all at once: of a thousand nodes each by itself would be looked at beside all others."""
+        if self._ends:
+            lifecycle.end_all(self.at, self._ends)
+        try:
+            if self._opens:
+                lifecycle.report_all(self.at, self._opens, INVENTORY)
+        except IntegrityError:
+            log.info("Another look opened some of these alerts; the next one looks again.")

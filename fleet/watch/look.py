@@ -35,6 +35,7 @@ def look(at: datetime) -> None:
     except StoreError:
         standing = {}  # the advisor says that the store cannot be read
     sources.frozen(alerts, nodes, heard, standing)
+    alerts.write()
     alerts.forget_unasked()
     watch.ran_at, watch.seen = at, alerts.seen
     watch.save()

@@ -27,8 +27,8 @@ MOST: Final = 0.5
 FEW: Final = 0.25
 LEAST_NODES: Final = 4
 """Of fewer nodes "more than half" says nothing of a common cause."""
-AT_ONCE: Final = 300
-"""Findings that one look opens: of thousands the next looks open the rest, and nobody waits for the database meanwhile."""
+AT_ONCE: Final = 2_000
+"""Findings that one look opens: of more the next looks open the rest, and nobody waits long for the database meanwhile."""
 HEARD: Final = gettext_noop("The node is heard again.")
 BYE: Final = gettext_noop("Its agent was stopped in order.")
 MOST_HEARD: Final = gettext_noop("The nodes are heard again.")
@@ -43,16 +43,16 @@ def look(alerts: Alerts, nodes: Sequence[Watched], since: datetime) -> set[int]:
     waited_for = [one for one in nodes if _is_waited_for(one, since, str(one.pk) in known)]
     silent = [one for one in waited_for if one.pk not in heard]
     in_grace = (alerts.at - since).total_seconds() < settings.FETTLE_WATCH_GRACE_S
-    many = _many(alerts, silent, len(waited_for), in_grace)
+    _many(alerts, silent, len(waited_for), in_grace)
     if in_grace:
         return heard
     fresh = [one for one in silent if str(one.pk) not in known]
     held = _held({one.pk for one in silent})
     for one in fresh[:AT_ONCE]:
-        _tell(alerts, one, one.pk in held, many, limit_s)
+        _tell(alerts, one, one.pk in held, limit_s)
     for one in silent:
         if one.pk in held and str(one.pk) in known:
-            _tell(alerts, one, True, None, limit_s)
+            _tell(alerts, one, True, limit_s)
     return heard
 
 
@@ -71,28 +71,26 @@ def _end(alerts: Alerts, nodes: Sequence[Watched], heard: Collection[int]) -> No
             alerts.end(ALONE, str(one.pk), note)
 
 
-def _many(alerts: Alerts, silent: Sequence[Watched], waited_for: int, in_grace: bool) -> int | None:
-    """The key of the finding that most nodes are silent, opened where they fell silent together; None while it is not so."""
+def _many(alerts: Alerts, silent: Sequence[Watched], waited_for: int, in_grace: bool) -> None:
+    """Tell that most nodes are silent, where they fell silent together; theirs follow from it (advisor/causes.py)."""
     share = len(silent) / waited_for if waited_for else 0.0
-    held = alerts.of_rule(MANY).get(EVERYBODY)
-    if held is not None:
+    if EVERYBODY in alerts.of_rule(MANY):
         if share <= FEW:
             alerts.end(MANY, EVERYBODY, MOST_HEARD)
-            return None
-        return held.pk
+        return
     times = sorted(one.heard_at for one in silent if one.heard_at is not None)
     together = sum(1 for at in times if at >= times[-1] - TOGETHER) if times else 0
     if in_grace or waited_for < LEAST_NODES or together <= MOST * waited_for:
-        return None
+        return
     params = {"silent": len(silent), "known": waited_for}
     evidence = (
         Evidence("silent_nodes", len(silent), "nodes", MOST * waited_for, ">"),
         Evidence("known_nodes", waited_for, "nodes"),
     )
-    return alerts.tell(MANY, EVERYBODY, params, evidence)
+    alerts.tell(MANY, EVERYBODY, params, evidence)
 
 
-def _tell(alerts: Alerts, one: Watched, holds_a_job: bool, many: int | None, limit_s: float) -> None:
+def _tell(alerts: Alerts, one: Watched, holds_a_job: bool, limit_s: float) -> None:
     silent_s = one.silent_s(alerts.at) or 0.0
     alerts.tell(
         ALONE,
@@ -102,7 +100,6 @@ def _tell(alerts: Alerts, one: Watched, holds_a_job: bool, many: int | None, lim
         node=one.pk,
         name=one.name,
         severity="critical" if holds_a_job else None,
-        cause=many,
     )
 
 
