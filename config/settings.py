@@ -228,6 +228,7 @@ SPECTACULAR_SETTINGS = {
         "DeliveryStateEnum": "fleet.notify.models.DELIVERY_STATES",
         "DeliveryKindEnum": "fleet.notify.models.KINDS",
         "CommandWhatEnum": "fleet.commands.models.WHAT",
+        "AlertAfterEnum": "fleet.notify.dry_run.AFTERS",
         "WayEnum": "fleet.notify.decisions.WHATS",
         "SeverityEnum": "advisor.finding.SEVERITIES",
         "AlertLabelEnum": "fleet.notify.models.LABELS",

@@ -194,9 +194,9 @@ def xids() -> str:
     lines.append(
         "## Rules of events\n\n| rule | scope | severity | what it says | over when it was quiet for |\n| --- | --- | --- | --- | --- |"
     )
-    for rule in (*XID_RULES, *INVENTORY_RULES):
-        quiet = "ends by a certain word alone" if rule.quiet_s > 1e8 else f"{rule.quiet_s / 3600:g} h"
-        lines.append(f"| `{rule.rule}` | {rule.scope} | {rule.severity} | {rule.title} | {quiet} |")
+    for health in (*XID_RULES, *INVENTORY_RULES):
+        quiet = "ends by a certain word alone" if health.quiet_s > 1e8 else f"{health.quiet_s / 3600:g} h"
+        lines.append(f"| `{health.rule}` | {health.scope} | {health.severity} | {health.title} | {quiet} |")
     return "\n".join(lines) + "\n"
 
 
@@ -319,7 +319,18 @@ def _settings() -> Iterator[tuple[str, str, str]]:
     tree = ast.parse((ROOT / "config" / "settings.py").read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "env":
-            if node.func.attr not in ("text", "boolean", "integer", "number", "words", "places", "secret", "password", "choice", "url"):
+            if node.func.attr not in (
+                "text",
+                "boolean",
+                "integer",
+                "number",
+                "words",
+                "places",
+                "secret",
+                "password",
+                "choice",
+                "url",
+            ):
                 continue
             about = next(ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg == "about")
             default = _shown(node.args[1]) if len(node.args) > 1 and node.func.attr not in ("secret", "password") else ""

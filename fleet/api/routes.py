@@ -99,7 +99,7 @@ class TryRequestSerializer(AskedSerializer):
         required=False,
         help_text="Values by label; of the labels that matchers may name.",
     )
-    after = serializers.ChoiceField(choices=["firing", "resolved"], default="firing", help_text="What becomes of the alert.")
+    after = serializers.ChoiceField(choices=dry_run.AFTERS, default="firing", help_text="What becomes of the alert.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """The same; ValidationError where it names no alert, or two."""

@@ -22,7 +22,11 @@ PUT_BACK: Final = timedelta(seconds=5)
 
 def run_of(one: Told, at: datetime) -> tuple[Job, bool]:
     """The run that is meant, locked; a new one where its start is told for the first time."""
-    runs = Job.objects.select_for_update(no_key=True).filter(cluster=one["cluster"], job_id=one["job_id"]).order_by("-started_at", "-pk")
+    runs = (
+        Job.objects.select_for_update(no_key=True)
+        .filter(cluster=one["cluster"], job_id=one["job_id"])
+        .order_by("-started_at", "-pk")
+    )
     if "started_at" in one or "started_about" in one:
         _one_by_one(f"{one['cluster']}/{one['job_id']}")
     if "started_at" in one:

@@ -1,6 +1,6 @@
 """Where an alert goes, when, and why not elsewhere. Pure: the router does what is decided here, the dry run shows it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -26,8 +26,8 @@ class Alert:
     after: str
     severity_rank: int
     labels: Labels
-    cause: int | None = None
-    """The finding that explains it, where that one is open and told."""
+    cause: "Alert | None" = None
+    """The alert that explains it, where people are told of that one: routes that take it need not tell of its consequences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +71,42 @@ def key_of(group: Mapping[str, str]) -> str:
     return sha256("\x1f".join(f"{label}={value}" for label, value in group.items()).encode()).hexdigest()
 
 
-def decide(alert: Alert, routes: Iterable[Route], quiet: Quiet, at: datetime) -> list[Decision]:
+def decide(alert: Alert, routes: Sequence[Route], quiet: Quiet, at: datetime) -> list[Decision]:
     """What each route does with the alert, in the order in which they are asked."""
-    muted = why_quiet(alert, quiet)
+    everywhere = why_quiet(alert, quiet)
+    told_of_cause = takers(alert.cause, routes) if alert.cause else frozenset()
     decisions: list[Decision] = []
+    for route, why in _asked(alert, routes):
+        if why is not None:
+            decisions.append(Decision(route, "not_taken", why))
+        elif muted := why_follows(alert, route, told_of_cause) or everywhere:
+            decisions.append(Decision(route, "muted", muted))
+        else:
+            begins = hours.begins(route.active_times, at)
+            decisions.append(Decision(route, "told", None, begins if begins > at else None))
+    return decisions
+
+
+def takers(alert: Alert, routes: Iterable[Route]) -> frozenset[int]:
+    """The routes that take the alert, quiet or not."""
+    return frozenset(route.pk for route, why in _asked(alert, routes) if why is None)
+
+
+def _asked(alert: Alert, routes: Iterable[Route]) -> Iterator[tuple[Route, Saying | None]]:
+    """The routes in the order in which they are asked, each with why it does not take the alert; None where it does."""
     taken_by: Route | None = None
     for route in sorted(routes, key=lambda one: (one.position, one.pk)):
-        if why := said("after_last", route=taken_by.name) if taken_by else _why_not(alert, route):
-            decisions.append(Decision(route, "not_taken", why))
-            continue
-        if route.last:
+        why = said("after_last", route=taken_by.name) if taken_by else _why_not(alert, route)
+        if why is None and route.last:
             taken_by = route
-        begins = hours.begins(route.active_times, at)
-        decisions.append(
-            Decision(route, "muted", muted) if muted else Decision(route, "told", None, begins if begins > at else None)
-        )
-    return decisions
+        yield route, why
+
+
+def why_follows(alert: Alert, route: Route, told_of_cause: Collection[int]) -> Saying | None:
+    """Why the route need not tell of a consequence: it tells of the cause. A route that does not take the cause tells of it all the same."""
+    if alert.cause is None or alert.after == "resolved" or route.pk not in told_of_cause:
+        return None
+    return said("consequence", cause=alert.cause.finding)
 
 
 def _why_not(alert: Alert, route: Route) -> Saying | None:
@@ -108,8 +128,6 @@ def why_quiet(alert: Alert, quiet: Quiet) -> Saying | None:
     """What keeps the alert quiet on every route; None where nothing does. An end is told wherever its beginning was: a pager waits for it."""
     if alert.after == "resolved":
         return None
-    if alert.cause is not None:
-        return said("consequence", cause=alert.cause)
     for silence in quiet.silences:
         if fits(silence.matchers, alert.labels):
             return said("silence", comment=silence.name)

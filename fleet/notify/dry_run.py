@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from advisor.finding import SEVERITIES
 from fleet.findings.models import Finding
@@ -10,8 +11,11 @@ from fleet.notify.alert_labels import labels_of
 from fleet.notify.decisions import Alert, Decision, decide, group_of, key_of, release_at
 from fleet.notify.matchers import Labels
 from fleet.notify.models import Group, Route
-from fleet.notify.routing import told_cause
+from fleet.notify.routing import cause_of, with_causes
 from fleet.notify.waiting import sent_lately
+
+AFTERS: Final = ("firing", "resolved")
+"""What may become of an alert that is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +29,9 @@ class Way:
 
 def of_finding(finding: Finding, at: datetime, after: str = "firing") -> tuple[Labels, list[Way]]:
     """The finding's labels and what each route would do, in the order in which they are asked, were it to become `after` now."""
-    labels = labels_of([finding], at)[finding.pk]
-    return labels, ways(Alert(finding.pk, after, finding.severity_rank, labels, told_cause(finding)), at)
+    labels = labels_of(with_causes([finding]), at)
+    alert = Alert(finding.pk, after, finding.severity_rank, labels[finding.pk], cause_of(finding, labels))
+    return alert.labels, ways(alert, at)
 
 
 def of_labels(labels: Labels, at: datetime, after: str = "firing") -> list[Way]:
@@ -38,7 +43,7 @@ def of_labels(labels: Labels, at: datetime, after: str = "firing") -> list[Way]:
 def ways(alert: Alert, at: datetime) -> list[Way]:
     """What each route would do with the alert."""
     lately = sent_lately(at)
-    decisions = decide(alert, Route.objects.select_related("escalate_to"), quieting.now(at), at)
+    decisions = decide(alert, list(Route.objects.all()), quieting.now(at), at)
     return [_way(alert, decision, lately[decision.route.pk], at) for decision in decisions]
 
 

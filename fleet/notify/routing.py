@@ -17,7 +17,7 @@ from django.utils import timezone
 from fleet.findings.models import Finding, Transition
 from fleet.notify import acknowledging, quieting
 from fleet.notify.alert_labels import labels_of
-from fleet.notify.decisions import Alert, decide, why_quiet
+from fleet.notify.decisions import Alert, decide, takers, why_follows, why_quiet
 from fleet.notify.matchers import Labels
 from fleet.notify.models import Delivery, Group, Route
 from fleet.notify.sayings import said
@@ -65,10 +65,23 @@ def is_news(transition: Transition) -> bool:
 def alert_of(transition: Transition, labels: Mapping[int, Labels]) -> Alert:
     """What is decided about: the transition with its finding's labels and cause."""
     finding = transition.finding
-    return Alert(finding.pk, transition.after, finding.severity_rank, labels[finding.pk], told_cause(finding))
+    return Alert(finding.pk, transition.after, finding.severity_rank, labels[finding.pk], cause_of(finding, labels))
 
 
-def told_cause(finding: Finding) -> int | None:
+def cause_of(finding: Finding, labels: Mapping[int, Labels]) -> Alert | None:
+    """The alert that explains the finding, while people are told of it."""
+    cause = told_cause(finding)
+    return Alert(cause.pk, "firing", cause.severity_rank, labels[cause.pk]) if cause else None
+
+
+def with_causes(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings and those that explain them, each once."""
+    rows = {row.pk: row for row in findings}
+    causes = [cause for row in rows.values() if (cause := told_cause(row)) is not None]
+    return [*rows.values(), *({cause.pk: cause for cause in causes if cause.pk not in rows}).values()]
+
+
+def told_cause(finding: Finding) -> Finding | None:
     """The finding that explains this one, while people are told of it; None for one that is milder, which a route may leave out.
 
     A cause that is over counts until findings take it away: what lasts is then told, what ends with its cause never is.
@@ -76,13 +89,13 @@ def told_cause(finding: Finding) -> int | None:
     cause = finding.cause
     if cause is None or cause.shadow or cause.severity_rank < finding.severity_rank:
         return None
-    return cause.pk if cause.resolved_at is not None or cause.condition in quieting.FIRES else None
+    return cause if cause.resolved_at is not None or cause.condition in quieting.FIRES else None
 
 
 def _made(news: Sequence[Transition], now: datetime) -> list[Delivery]:
     """The deliveries of new transitions, in their groups; those that end what nobody was told of are muted."""
     routes = list(Route.objects.order_by("position", "pk"))
-    labels = labels_of(list({one.finding_id: one.finding for one in news}.values()), now)
+    labels = labels_of(with_causes(one.finding for one in news), now)
     quiet = quieting.now(now)
     waiting = Waiting(now)
     untold = _untold(news)
@@ -192,11 +205,14 @@ def _leave(messages: Sequence[Sequence[Group]], digests: Collection[int], now: d
 
 def quiet_now(waiting: Sequence[Delivery], now: datetime) -> dict[int, Labels]:
     """Mute, in memory, what something keeps quiet by now, of what is told again also what somebody looks after; the findings' labels."""
-    labels = labels_of(list({row.transition.finding_id: row.transition.finding for row in waiting}.values()), now)
+    labels = labels_of(with_causes(row.transition.finding for row in waiting), now)
     quiet = quieting.now(now)
     looked_after = acknowledging.acknowledged([row.transition.finding_id for row in waiting if row.kind != "news"])
+    routes = list(Route.objects.all())
     for row in waiting:
-        why = why_quiet(alert_of(row.transition, labels), quiet)
+        alert = alert_of(row.transition, labels)
+        follows = alert.cause and why_follows(alert, row.route, takers(alert.cause, routes))
+        why = follows or why_quiet(alert, quiet)
         if why is None and row.kind != "news" and row.transition.finding_id in looked_after:
             why = said("acknowledged")
         if why is None and not row.route.enabled:

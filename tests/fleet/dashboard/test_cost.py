@@ -29,7 +29,7 @@ def fill(nodes: int) -> None:
 SESSION = 2  # the session and the user
 
 
-@pytest.mark.parametrize(("path", "queries"), [("/", 8), ("/fleet.json", 3), ("/findings/", 7)])
+@pytest.mark.parametrize(("path", "queries"), [("/", 8), ("/fleet.json", 3), ("/findings/", 8)])
 @pytest.mark.parametrize("nodes", [1, 12])
 def test_pages_of_the_whole_fleet_cost_the_same_for_any_number_of_nodes(
     viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries, path: str, queries: int, nodes: int

@@ -8,8 +8,8 @@ from tests.fleet.dashboard.test_translation import ENTRIES
 
 PAIRS = [(entry.parts["msgid"], text) for entry in ENTRIES for text in entry.translations]
 OF_LINUX = re.compile(
-    r"\AKernel\Z|kernel module|CPU in the kernel|kernel command line|the kernel names|the kernel counts|the kernel reads ahead|the kernel's XID|"
-    r"kernel log|kernel tells|kernel drops|Linux kernel",
+    r"\AKernel\Z|kernel module|CPU in the kernel|kernel command line|the kernel names|the kernel counts|the kernel reads ahead|the kernel's XID|[Tt]he kernel's log|"
+    r"[Tt]he kernel does so|kernel log|kernel tells|kernel drops|Linux kernel",
     re.IGNORECASE,
 )
 """Where “kernel” is that of the operating system: 内核. One that runs on a GPU stays `kernel`, as it is written in code and profilers."""

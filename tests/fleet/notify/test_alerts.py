@@ -423,3 +423,18 @@ def test_a_route_that_is_switched_off_tells_nothing_that_waits() -> None:
 
     assert tell() == []
     assert why(Delivery.objects.get()) == "route_off"
+
+
+def test_a_route_that_does_not_take_the_cause_tells_of_the_consequence() -> None:
+    """Ops hear of the node alone; the team that owns the job, whose route takes no nodes, hears of its job."""
+    route("ops")
+    route("team", matchers=[matcher("scope", "job")])
+    cause = fire("n1", severity="critical", scope="node", rule="nvlink-fault")
+    consequence = fire("west/7", scope="job", rule="step-time-regression")
+    Finding.objects.filter(pk=consequence.pk).update(cause=cause)
+    tell()
+
+    told = Delivery.objects.filter(transition__finding=consequence).order_by("route__name")
+    assert [(one.route.name, one.state, why(one)) for one in told] == [("ops", "muted", "consequence"), ("team", "pending", "")]
+    _, ways = dry_run.of_finding(Finding.objects.select_related("cause").get(pk=consequence.pk), timezone.now())
+    assert [way.decision.what for way in ways] == ["muted", "told"]
