@@ -78,7 +78,7 @@ class RuleSerializer(serializers.Serializer[Any]):
     @extend_schema_field(ThresholdSerializer(many=True))
     def get_thresholds(self, entry: Entry) -> list[Any]:
         """Those that may be set, with how long what is seen must last before it fires; none for rules of events and of the site's own."""
-        return list(ThresholdSerializer(durations.settable(entry.rule) if entry.rule and not entry.own else (), many=True).data)
+        return list(ThresholdSerializer(durations.settable(entry.rule) if entry.rule else (), many=True).data)
 
     @extend_schema_field(OverrideSerializer(many=True))
     def get_overrides(self, entry: Entry) -> list[Any]:

@@ -72,12 +72,10 @@ def set_state(rule: str, state: str, user: User, comment: str = "") -> bool:
 def set_overrides(rule: str, wanted: Sequence[Wanted], user: User, comment: str = "") -> None:
     """Bring the rule's overrides to what is wanted, all or none; TuneError where they could not be in force together."""
     with changing(comment):
-        if OwnRule.objects.filter(slug=rule).exists():
-            says = gettext(
-                "{rule} is a rule of the site's own and has no thresholds to override: write other numbers into its conditions."
-            )
-            raise TuneError(says.format(rule=rule))
-        one = _known(rule)
+        own = OwnRule.objects.filter(slug=rule).first()
+        one = (
+            own_rules.as_rule(own) if own else _known(rule)
+        )  # of an own rule: how long it must last, the numbers stand in its conditions
         _check_once(wanted)
         known = {entry.name: entry for entry in durations.settable(one)} if one else {}
         for entry in wanted:
@@ -156,6 +154,7 @@ def remove_own(row: OwnRule, user: User, comment: str = "") -> None:
     with changing(comment):
         before = {name: getattr(row, name) for name in own_rules.FIELDS}
         RuleState.objects.filter(rule=row.slug).delete()
+        Override.objects.filter(rule=row.slug).delete()
         row.delete()
         write(row.slug, "removed", before, None, user, comment)
 

@@ -204,7 +204,7 @@ def _said(entry: Entry, overrides: list[Override]) -> dict[str, Any]:
                 "high": f"{threshold.high:.12g}",
                 "site": rule_words.written(site[threshold.name], threshold.unit) if threshold.name in site else "",
             }
-            for threshold in (durations.settable(one) if one and not entry.own else ())
+            for threshold in (durations.settable(one) if one else ())
         ],
         "why": _why(entry),
         "steps": [{"word": words.word(words.CHANGE_KIND, one.kind), "line": one} for one in lines],

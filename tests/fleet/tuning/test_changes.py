@@ -108,12 +108,17 @@ def test_two_values_for_one_threshold_in_one_place_are_refused() -> None:
     assert Override.objects.count() == 2
 
 
-def test_an_own_rule_has_no_thresholds_and_says_where_its_numbers_are() -> None:
-    """Its conditions hold them."""
+def test_of_an_own_rule_only_how_long_it_must_last_can_be_set() -> None:
+    """The other numbers stand in its conditions; removing the rule takes the setting along."""
     ann = person("ann")
-    save_own("site-empty", OWN, ann)
-    with pytest.raises(TuneError, match="write other numbers into its conditions"):
+    row, _ = save_own("site-empty", OWN, ann)
+    name = f"fires_after_{OWN['severity']}_s"
+    with pytest.raises(TuneError, match=f"has no threshold busy_opens; it has: {name}"):
         set_override("site-empty", "busy_opens", 0.7, ann)
+    set_override("site-empty", name, 30.0, ann)
+    assert Override.objects.get().value == 30.0
+    remove_own(row, ann)
+    assert not Override.objects.exists()
 
 
 @pytest.mark.parametrize(
