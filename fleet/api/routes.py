@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_view
@@ -20,7 +19,7 @@ from fleet.api.alert_fields import WRITES, LabelsField, MatchersField, TimesFiel
 from fleet.api.asked import AskedSerializer, Nothing, PageQuery, StrictQuery
 from fleet.api.permissions import MayRoute
 from fleet.findings.models import Finding
-from fleet.notify import changes, checks, deliver, dry_run
+from fleet.notify import checks, deliver, dry_run, keeping
 from fleet.notify.decisions import WHATS
 from fleet.notify.matchers import Labels
 from fleet.notify.models import LABELS, Route
@@ -157,9 +156,7 @@ class RouteViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, DestroyModel
         """Keep a route. Its URL is checked for its form; send a test to see whether it works."""
         asked = RouteRequestSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
-        with transaction.atomic():
-            row = Route.objects.create(**asked.validated_data)
-            changes.note(person(request), row, "added", asked.validated_data)
+        row = keeping.add(Route, asked.validated_data, person(request))
         return Response(RouteSerializer(row).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(
@@ -170,18 +167,12 @@ class RouteViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, DestroyModel
         row = self.get_object()
         asked = RouteRequestSerializer(row, data=request.data, partial=True)
         asked.is_valid(raise_exception=True)
-        for name, value in asked.validated_data.items():
-            setattr(row, name, value)
-        with transaction.atomic():
-            row.save(update_fields=list(asked.validated_data) or None)
-            changes.note(person(request), row, "changed", asked.validated_data)
+        keeping.change(row, asked.validated_data, person(request))
         return Response(RouteSerializer(row).data)
 
     def perform_destroy(self, instance: Route) -> None:
         """Delete it and note who did."""
-        with transaction.atomic():
-            changes.note(person(self.request), instance, "deleted")
-            instance.delete()
+        keeping.remove(instance, person(self.request))
 
     @extend_schema(summary="Send a test message", request=Nothing, responses={200: TestedSerializer} | WRITES)
     @action(detail=True, methods=["post"])

@@ -3,7 +3,6 @@
 from typing import Any
 
 import django_filters
-from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext
@@ -23,7 +22,7 @@ from fleet.api.errors import Conflict
 from fleet.api.filters import Strict
 from fleet.api.permissions import MayInhibit, MaySilence
 from fleet.api.problems import problem
-from fleet.notify import changes, checks
+from fleet.notify import checks, keeping
 from fleet.notify.models import Inhibition, Silence
 
 
@@ -98,12 +97,7 @@ class SilenceViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, GenericVie
         """Keep quiet what the matchers fit. Alerts are kept and shown as silenced; what still fires when it ends is told."""
         asked = SilenceRequestSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
-        told, by = asked.validated_data, person(request)
-        with transaction.atomic():
-            row = Silence.objects.create(
-                **told | {"starts_at": told["starts_at"] or timezone.now()}, by=by, by_name=by.get_username()
-            )
-            changes.note(by, row, "added", told)
+        row = keeping.silence(asked.validated_data, person(request))
         return Response(SilenceSerializer(row).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(
@@ -115,11 +109,10 @@ class SilenceViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, GenericVie
     def end(self, request: Request, pk: str) -> Response:
         """End it now; what still fires is told within half a minute."""
         Nothing(data=request.data).is_valid(raise_exception=True)
-        row, by, now = self.get_object(), person(request), timezone.now()
-        if not Silence.objects.filter(pk=row.pk, ends_at__gt=now).update(ends_at=now, ended_by_name=by.get_username()):
+        row = self.get_object()
+        if not keeping.end(row, person(request)):
             raise Conflict(gettext("The silence has ended."))
         row.refresh_from_db()
-        changes.note(by, row, "changed", ["ends_at"])
         return Response(SilenceSerializer(row).data)
 
 
@@ -175,9 +168,7 @@ class InhibitionViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, Destroy
         """Keep an inhibition."""
         asked = InhibitionRequestSerializer(data=request.data)
         asked.is_valid(raise_exception=True)
-        with transaction.atomic():
-            row = Inhibition.objects.create(**asked.validated_data)
-            changes.note(person(request), row, "added", asked.validated_data)
+        row = keeping.add(Inhibition, asked.validated_data, person(request))
         return Response(InhibitionSerializer(row).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(
@@ -190,15 +181,9 @@ class InhibitionViewSet(StrictQuery, ListModelMixin, RetrieveModelMixin, Destroy
         row = self.get_object()
         asked = InhibitionRequestSerializer(row, data=request.data, partial=True)
         asked.is_valid(raise_exception=True)
-        for name, value in asked.validated_data.items():
-            setattr(row, name, value)
-        with transaction.atomic():
-            row.save(update_fields=list(asked.validated_data) or None)
-            changes.note(person(request), row, "changed", asked.validated_data)
+        keeping.change(row, asked.validated_data, person(request))
         return Response(InhibitionSerializer(row).data)
 
     def perform_destroy(self, instance: Inhibition) -> None:
         """Delete it and note who did."""
-        with transaction.atomic():
-            changes.note(person(self.request), instance, "deleted")
-            instance.delete()
+        keeping.remove(instance, person(self.request))
