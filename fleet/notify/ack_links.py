@@ -26,6 +26,10 @@ class AckLinkError(Exception):
     """The link is none of ours, or its time is over; the message says so in a sentence."""
 
 
+class AckLinkTooOldError(AckLinkError):
+    """It was ours, and its time is over."""
+
+
 def ack_link(delivery: Delivery) -> str:
     """The address that acknowledges the alert of a message; "" where nobody said where the pages are."""
     base = settings.FETTLE_BASE_URL.rstrip("/")
@@ -44,7 +48,7 @@ def opened(token: str) -> AckLink:
     except (signing.BadSignature, KeyError, TypeError, ValueError):
         raise AckLinkError(gettext("This link is not valid. Acknowledge the alert on its page.")) from None
     if time.time() >= until_h * 3600:
-        raise AckLinkError(gettext("This link is too old. Acknowledge the alert on its page."))
+        raise AckLinkTooOldError(gettext("This link is too old. Acknowledge the alert on its page."))
     return link
 
 
