@@ -4,8 +4,12 @@ from django.contrib.auth import views as auth
 from django.urls import include, path, register_converter
 
 from fleet.dashboard.views import (
+    ack_link,
     advice,
+    alerts,
     commands,
+    deliveries,
+    dry_run,
     families,
     findings,
     gpus,
@@ -15,7 +19,9 @@ from fleet.dashboard.views import (
     overview,
     own_rules,
     planners,
+    routes,
     rules,
+    silences,
 )
 
 
@@ -47,6 +53,24 @@ urlpatterns = [
     path("findings/<int:finding_id>/", findings.finding, name="finding"),
     path("findings/<int:finding_id>/evidence.json", findings.evidence, name="finding-evidence"),
     path("findings/<int:finding_id>/decide/", findings.decide, name="finding-decide"),
+    path("alerts/", alerts.alerts, name="alerts"),
+    path("alerts/acknowledge/", alerts.look_after, name="alerts-acknowledge"),
+    path("alerts/acknowledge/<str:token>/", ack_link.ack_link, name="ack-link"),
+    path("alerts/silences/", silences.silences, name="silences"),
+    path("alerts/silences/new/", silences.new, name="silence-new"),
+    path("alerts/silences/<int:silence_id>/end/", silences.end, name="silence-end"),
+    path("alerts/maintenance/", silences.maintain, name="maintenance"),
+    path("alerts/maintenance/<int:annotation_id>/end/", silences.maintained, name="maintenance-end"),
+    path("alerts/routes/", routes.routes, name="routes"),
+    path("alerts/routes/new/", routes.new, name="route-new"),
+    path("alerts/routes/try/", dry_run.try_it, name="route-try"),
+    path("alerts/routes/<int:route_id>/", routes.route, name="route"),
+    path("alerts/routes/<int:route_id>/act/", routes.act, name="route-act"),
+    path("alerts/inhibitions/new/", routes.inhibition, name="inhibition-new"),
+    path("alerts/inhibitions/<int:inhibition_id>/", routes.inhibition, name="inhibition"),
+    path("alerts/deliveries/", deliveries.deliveries, name="deliveries"),
+    path("alerts/deliveries/send-again/", deliveries.send_again, name="send-again"),
+    path("alerts/noise/", deliveries.noisy, name="noise-report"),
     path("jobs/", jobs.jobs, name="jobs"),
     path("jobs/<int:job_id>/", jobs.job, name="job"),
     path("advice/", advice.advice, name="advice"),

@@ -8,7 +8,7 @@ export function refresh(everyS) {
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const part of document.querySelectorAll("[data-refresh]")) {
         const newer = fresh.getElementById(part.id);
-        if (newer && !part.contains(document.activeElement)) part.replaceChildren(...newer.childNodes);
+        if (newer && !part.contains(document.activeElement) && !part.querySelector(":checked, details[open]")) part.replaceChildren(...newer.childNodes);
       }
     } catch { /* the next turn asks again */ }
   }, everyS * 1000);

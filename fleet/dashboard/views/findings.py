@@ -15,9 +15,10 @@ from django.views.decorators.http import require_POST, require_safe
 from advisor.finding import SEVERITIES
 from fleet.accounts.models import User
 from fleet.accounts.plain_text import REFUSED, is_plain
-from fleet.dashboard import charts, explained, profiles, verdicts, words
+from fleet.dashboard import alert_of_finding, charts, explained, profiles, verdicts, words
 from fleet.dashboard.evidence import charted, lines_of, span_of
 from fleet.dashboard.listing import STATES, filtered, groups, line, opened
+from fleet.dashboard.views.alerts import MAY_ACKNOWLEDGE, MAY_SILENCE
 from fleet.findings import cost
 from fleet.findings.advised import MOVES, MoveError, advise_transition
 from fleet.findings.content import to_fill
@@ -124,6 +125,9 @@ def finding(request: HttpRequest, finding_id: int) -> HttpResponse:
             "steps": [
                 (slug, STEPS[slug]) for slug in MOVES.get(found.advice, ()) if found.resolved_at is None or slug == "applied"
             ],
+            **alert_of_finding.block(found),
+            "may_acknowledge": request.user.has_perm(MAY_ACKNOWLEDGE),
+            "may_silence": request.user.has_perm(MAY_SILENCE),
             "may_decide": request.user.has_perm("findings.change_finding"),
         },
     )

@@ -39,7 +39,7 @@ def test_each_role_may_do_what_the_one_before_may_and_more(role: str, decides: b
         assert user.has_perm(permission) == looks_after
     for permission in ("accounts.add_user", "accounts.change_user", "auth.change_group", "findings.delete_finding"):
         assert not user.has_perm(permission)
-    assert client.get("/admin/notify/route/add/").status_code == (200 if looks_after else 403)
+    assert client.get("/alerts/routes/new/").status_code == (200 if looks_after else 403)
     assert client.get("/admin/findings/finding/").status_code == 200
 
 

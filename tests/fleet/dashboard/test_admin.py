@@ -59,12 +59,3 @@ def test_the_list_of_deliveries_tells_node_times_and_the_error(admin: Client) ->
 
     for told in ("gpu-17", "HTTP 503", ":07 UTC"):
         assert told in page, told
-
-
-def test_the_url_of_a_new_route_is_marked_as_required(admin: Client) -> None:
-    """A stored one may stay as it is."""
-    route = Route.objects.create(name="chat", url="json://localhost")
-    new, old = (admin.get(f"/admin/notify/route/{path}/").content.decode() for path in ("add", f"{route.pk}/change"))
-
-    assert 'class="required" for="id_url"' in new
-    assert 'class="required" for="id_url"' not in old

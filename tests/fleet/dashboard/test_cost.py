@@ -26,7 +26,7 @@ def fill(nodes: int) -> None:
             Absence.objects.create(node=node, gpu=gpu, metric="memory_temperature_c", reason="unsupported", since=node.created_at)
 
 
-SESSION = 2  # the session and the user
+SESSION = 3  # the session, the user, and the number of alerts beside “Alerts”
 
 
 @pytest.mark.parametrize(("path", "queries"), [("/", 8), ("/fleet.json", 3), ("/findings/", 8)])
@@ -53,7 +53,7 @@ def test_pages_of_one_thing_cost_the_same_for_any_number_of_gpus(
     finding = make_finding(node, list(node.gpus.all()), target="all")
     gpu = node.gpus.all()[0]
 
-    for path, queries in ((f"/nodes/{node.name}/", 16), (f"/gpus/{gpu.pk}/", 7), (f"/findings/{finding.pk}/", 9)):
+    for path, queries in ((f"/nodes/{node.name}/", 16), (f"/gpus/{gpu.pk}/", 7), (f"/findings/{finding.pk}/", 28)):
         with django_assert_max_num_queries(SESSION + queries):
             assert viewer.get(path).status_code == 200
 

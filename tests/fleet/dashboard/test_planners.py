@@ -247,9 +247,9 @@ def test_the_memory_of_a_card_is_what_the_sites_own_cards_have(django_assert_num
     gpu(home, 3, model="NVIDIA L4", mem_total_bytes=22 << 30)
     gpu(home, 4, model="NVIDIA H200", mem_total_bytes=None)
     gpu(home, 5, model="NVIDIA H200", mem_total_bytes=1 << 30, present=False)
-    with django_assert_num_queries(2):  # what is planned with, and what is said of it
+    with django_assert_num_queries(3):  # the number of alerts, what is planned with, and what is said of it
         html = unescape(page("training-memory", asked))
-    with django_assert_num_queries(0):
+    with django_assert_num_queries(2):  # the number of alerts alone, once a page
         page("training-memory", {"parameters": "7B", "memory_bytes": "80GiB"})
         page("roofline", {"weights_bytes": "16GB", "card": "H200 SXM"})
 

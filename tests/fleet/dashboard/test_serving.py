@@ -164,7 +164,7 @@ def test_engines_and_processes_cost_no_query_each(viewer: Client, django_assert_
         write_process(list(node.gpus.all()), number)
         write_labels(node, number, {"slurm_job": "1"})
 
-    with django_assert_max_num_queries(2 + 17):  # type: ignore[operator]
+    with django_assert_max_num_queries(3 + 17):  # type: ignore[operator]
         assert len(viewer.get("/nodes/n/").context["engines"]) == 20
 
 
