@@ -208,12 +208,18 @@ class Bench:
             {"slug": "site-hot-memory", "scope": "gpu", "severity": "critical", "group": "clocks", "opens": f"memory_temperature_c >= {LIMIT_C}",
              "clears": f"memory_temperature_c < {LIMIT_C - 5}", "title": "Hot memory", "summary": "{memory_temperature_c:.0f} degrees.", "change": ""},
         )  # fmt: skip
-        self.api("own-rules/site-hot-memory/trials/", {})
-        until(
-            lambda: (self.api("own-rules/site-hot-memory/")["trial"] or {}).get("ended_at"), 300, "the rule's trial does not end"
-        )
+        until(self._tried, 600, "the rule's trials judged nothing")
         more = {"overrides": [{"threshold": "fires_after_critical_s", "matcher": "site", "pattern": "", "value": PERSISTS_S}]}
         self.api("rules/site-hot-memory/", {"state": "on", **more}, "PATCH")
+
+    def _tried(self) -> bool:
+        """Whether a trial judged something: one of a server that has just begun has nothing to judge."""
+        trial = self.api("own-rules/site-hot-memory/")["trial"]
+        if trial is None or (trial["ended_at"] and not trial["judged_total"]):
+            self.api("own-rules/site-hot-memory/trials/", {})
+            return False
+        time.sleep(1)
+        return bool(trial["ended_at"])
 
 
 def xids(bench: Bench) -> list[float]:

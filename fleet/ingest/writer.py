@@ -188,7 +188,12 @@ class Writer:
                 return False
             self._underway.end(group)
             self._gathered[:0] = later
-            for one, why in bad:
+            guilty: list[tuple[Accepted, Exception]] = []
+            once_more: list[Chunk] = []
+            for one, _ in bad:  # a store that took nothing until a moment ago blames none of them
+                await self._salvage([one], once_more, guilty)
+            self._gathered[:0] = once_more
+            for one, why in guilty:
                 self._drop(one, why)
         return True
 

@@ -56,10 +56,9 @@ async def test_profiling_is_left_to_others_and_taken_up_again() -> None:
     await node.machine.close()
 
     assert answer["ok"]
-    assert len(paused - {None}) == 1
-    assert None in paused
+    assert paused == {None, "paused", "unsupported"}
     assert 590 < status["pause_profiling_s"] <= 600
-    assert not paused - {None} & again
+    assert "paused" not in again
 
 
 async def test_the_driver_is_let_go_within_two_seconds() -> None:

@@ -284,7 +284,7 @@ def test_an_own_rule_of_an_older_release_is_shown_with_no_conditions(vera: APICl
     assert Override.objects.count() == 0
 
 
-def test_an_own_rule_keeps_its_name_and_has_nothing_to_override(olga: APIClient) -> None:
+def test_an_own_rule_keeps_its_name_and_has_a_duration_alone_to_override(olga: APIClient) -> None:
     """The name may be sent along as it is; what is refused says what to do instead."""
     path = "/api/v1/own-rules/site-empty/"
     assert olga.post("/api/v1/own-rules/", OWN, format="json").status_code == 201
@@ -295,7 +295,7 @@ def test_an_own_rule_keeps_its_name_and_has_nothing_to_override(olga: APIClient)
 
     assert (renamed["status"], list(renamed["errors"])) == (400, ["slug"])
     assert overridden["status"] == 400
-    assert "write other numbers into its conditions" in overridden["detail"]
+    assert "has no threshold busy_opens; it has: fires_after_" in overridden["detail"]
 
 
 def test_a_pair_of_conditions_that_flaps_is_refused_with_the_row(olga: APIClient) -> None:

@@ -28,6 +28,7 @@ WRITES: dict[str, tuple[str, str, Any]] = {
     "reports": ("post", "/api/v1/bench-runs/", {}),
     "rules": ("patch", "/api/v1/rules/memory-nearly-full/", {"state": "on"}),
     "alerts": ("post", "/api/v1/findings/1/acknowledge/", {}),
+    "events": ("post", "/api/v1/alertmanager/", {"version": "4", "alerts": []}),
     "commands": ("post", "/api/v1/nodes/1/commands/", {"what": "resume_profiling", "reason": "a test"}),
 }  # fmt: skip
 

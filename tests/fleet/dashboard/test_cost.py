@@ -53,7 +53,7 @@ def test_pages_of_one_thing_cost_the_same_for_any_number_of_gpus(
     finding = make_finding(node, list(node.gpus.all()), target="all")
     gpu = node.gpus.all()[0]
 
-    for path, queries in ((f"/nodes/{node.name}/", 16), (f"/gpus/{gpu.pk}/", 7), (f"/findings/{finding.pk}/", 28)):
+    for path, queries in ((f"/nodes/{node.name}/", 16), (f"/gpus/{gpu.pk}/", 7), (f"/findings/{finding.pk}/", 29)):
         with django_assert_max_num_queries(SESSION + queries):
             assert viewer.get(path).status_code == 200
 
