@@ -16,6 +16,8 @@ from fleet.inventory.models import Gpu, Node
 
 MOST_DEVICES: Final = 1024
 """In one list, and the highest index but one."""
+_MOST_WORDS: Final = 4 * MOST_DEVICES
+"""Devices that a list spells, those that it names again too."""
 _NOTHING: Final = frozenset({"", "(null)", "n/a", "none", "void", "nodevfiles"})
 """How Slurm and NVIDIA's tools say that there is none."""
 _INDEX: Final = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
@@ -59,14 +61,17 @@ def devices(told: str | Sequence[str | int]) -> Devices:
     words = [told] if isinstance(told, str) else [str(one) for one in told]
     names: dict[str, None] = {}
     shared = False
+    spelled = 0
     for word in (part for text in words for part in _COMMA.split(text.strip().removeprefix("[").removesuffix("]"))):
         one = word.strip()
         if one == "-1":
             break
         found, is_shared = _read(one)
-        names |= dict.fromkeys(found)
+        read = tuple(found)
+        spelled += max(len(read), 1)
+        names |= dict.fromkeys(read)
         shared |= is_shared
-        if len(names) > MOST_DEVICES:
+        if len(names) > MOST_DEVICES or spelled > _MOST_WORDS:
             raise DeviceError(gettext("A list names at most {most} devices.").format(most=MOST_DEVICES))
     return Devices(tuple(names), shared)
 

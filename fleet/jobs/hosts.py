@@ -25,7 +25,7 @@ def hosts(told: str) -> tuple[str, ...]:
     if told.strip().lower() in _NOBODY:
         return ()
     found: dict[str, None] = {}
-    place = 0
+    place = spelled = 0
     text = told.strip()
     while place <= len(text):
         one = _HOST.match(text, place)
@@ -33,15 +33,21 @@ def hosts(told: str) -> tuple[str, ...]:
             raise DeviceError(_no_list(told))
         for name in _names(one[0].strip(), told):
             found[name] = None
-            if len(found) > MOST_HOSTS:
-                raise DeviceError(gettext("A list names at most {most} nodes.").format(most=MOST_HOSTS))
+            spelled += 1  # also what is named again: a short text of ranges could go on for hours
+            if spelled > MOST_HOSTS:
+                raise DeviceError(_too_many())
         place = one.end() + 1
     return tuple(found)
 
 
 def _names(one: str, told: str) -> Iterable[str]:
     pieces = _PART.split(one)  # texts and the insides of brackets, by turns
-    choices = [[piece] if place % 2 == 0 else _numbers(piece, told) for place, piece in enumerate(pieces)]
+    choices, names = [], 1
+    for place, piece in enumerate(pieces):
+        choices.append([piece] if place % 2 == 0 else _numbers(piece, told))
+        names *= len(choices[-1])
+        if names > MOST_HOSTS:
+            raise DeviceError(_too_many())
     for chosen in product(*choices):
         name = "".join(chosen)
         try:
@@ -60,8 +66,14 @@ def _numbers(piece: str, told: str) -> list[str]:
         first, last = ends[1], ends[2] or ends[1]
         if not int(first) <= int(last) < int(first) + MOST_HOSTS:
             raise DeviceError(_no_list(told))
+        if len(found) + int(last) - int(first) >= MOST_HOSTS:
+            raise DeviceError(_too_many())
         found += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
     return found
+
+
+def _too_many() -> str:
+    return gettext("A list names at most {most} nodes.").format(most=MOST_HOSTS)
 
 
 def _no_list(told: str) -> str:

@@ -93,6 +93,23 @@ def _lose(job: Job, start: datetime) -> None:
     take_all(job, None)
 
 
+def lose_earlier(job: Job) -> None:
+    """End, at this run's start, the runs of the same id before it whose end nobody told."""
+    before = Job.objects.select_for_update(no_key=True).filter(cluster=job.cluster, job_id=job.job_id, ended_at=None)
+    for earlier in before.filter(started_at__lt=job.started_at).order_by("started_at", "pk"):
+        _lose(earlier, job.started_at)
+
+
+def over_by_next(job: Job) -> None:
+    """Let a run that nobody ended be over where the next one of its id begins, whichever was told first."""
+    if job.ended_at is None:
+        same = Job.objects.filter(cluster=job.cluster, job_id=job.job_id).exclude(pk=job.pk)  # whose start may be another by now
+        later = same.filter(started_at__gt=job.started_at).order_by("started_at")
+        start = later.values_list("started_at", flat=True).first()
+        if start is not None:
+            job.state, job.ended_at = "lost", start
+
+
 def _ending(runs: QuerySet[Job], one: Told) -> Job | None:
     """The run that ends: one that is open, unless this very end, or a later one, was told of a run that no open one had followed by then."""
     still = runs.filter(ended_at=None)

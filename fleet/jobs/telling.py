@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext
 
 from fleet.inventory.models import Gpu
+from fleet.jobs import meant
 from fleet.jobs.devices import Cards
 from fleet.jobs.families import family_of
 from fleet.jobs.holdings import Held, give, take_all
@@ -53,10 +54,13 @@ def keep(told: Sequence[Told], at: datetime) -> list[tuple[Job, bool]]:
             _fill(job, one, at)
         else:
             _set(job, one, at)
+        meant.over_by_next(job)
         if min(job.ended_at or job.started_at, one.get("ended_at", job.started_at)) < job.started_at:
             says = gettext("The job {job} on {cluster} would end before it starts: ended_at must not lie before started_at.")
             raise TellJobError(says.format(job=job.job_id, cluster=job.cluster))
         job.save()
+        if is_new:
+            meant.lose_earlier(job)
         if job.ended_at != ended_before:
             take_all(job, ended_before)
         if job.state == "pending":
@@ -96,8 +100,10 @@ def _cards(names: Iterable[str]) -> dict[str, Cards]:
 
 
 def _stands(job: Job, one: Told) -> bool:
-    """Whether this is one more end of a run that has ended, by one who does not know its start. `lost` was a guess."""
-    return is_end(one) and "started_at" not in one and job.ended_at is not None and job.state != "lost"
+    """Whether this is one more end of a run that has ended, by one who does not know its start, or who only guesses that it is lost."""
+    if not is_end(one) or job.ended_at is None or job.state == "lost":
+        return False
+    return "started_at" not in one or one.get("state") == "lost"
 
 
 def _fill(job: Job, one: Told, at: datetime) -> None:
@@ -122,9 +128,19 @@ def _set(job: Job, one: Told, at: datetime) -> None:
     if is_end(one):
         job.ended_at = one.get("ended_at") or job.ended_at or max(at, job.started_at)
         was_told = job.state in END_STATES and job.state not in _GUESSED
-        job.state = state or (job.state if was_told else _by_exit_code(job))
+        job.state = state or (job.state if was_told and not _follows(job, one) else _by_exit_code(job))
     elif state is not None and (job.ended_at is None or job.state == "lost"):  # an end wins over a start that comes late
         job.state, job.ended_at = state, None
+        job.exit_code = one.get("exit_code")
+    elif state is None and job.ended_at is not None and _follows(job, one):
+        job.state = _by_exit_code(job)
+    if job.state == "completed" and job.exit_code:  # told before it was known that all went well
+        job.exit_code = None
+
+
+def _follows(job: Job, one: Told) -> bool:
+    """Whether the state says no more than the exit code, and that is told now."""
+    return "exit_code" in one and job.state in ("completed", "failed", "ended")
 
 
 def _by_exit_code(job: Job) -> str:

@@ -59,6 +59,8 @@ def wrong(one: Told, now: datetime) -> dict[str, str]:
     by_node = held(one)
     if one.get("state") == "pending" and any(by_node.values()):
         found["state"] = gettext("A pending job holds no devices: tell them when it starts, or send another state.")
+    if one.get("state") == "completed" and one.get("exit_code"):
+        found["exit_code"] = gettext("A completed job has the exit code 0: send failed, or no exit code.")
     total = sum(stands_for(name) for devices in by_node.values() for name, shared in devices.items() if not shared)
     if "gpus_total" in one and total > one["gpus_total"]:
         says = gettext(

@@ -24,8 +24,10 @@ def is_estimate(name: str) -> bool:
 
 
 def reason(row: Verification) -> str:
-    """Why the verdict is as it is, or why there is none yet; "" where nothing was tried yet."""
+    """Why the verdict is as it is, or why there is none yet."""
     stored = row.reason if isinstance(row.reason, dict) else {}
+    if not stored.get("id") and not row.verdict:
+        return gettext("It is measured once enough has run after the change.")
     params = dict(stored.get("params") or {})
     if isinstance(params.get("measure"), str):
         params["measure"] = gettext(params["measure"])

@@ -63,7 +63,7 @@ def test_a_run_that_was_put_back_does_not_join_its_first() -> None:
     tell([prolog(2)], AT)
     tell([told(started_at=after(40), restarts=1, state="running")], AT)
 
-    assert rows() == [(2, None, "running", None), (40, 1, "running", None)]
+    assert rows() == [(2, None, "lost", 40), (40, 1, "running", None)]
 
 
 def test_each_start_joins_the_run_that_began_nearest_to_it() -> None:

@@ -140,7 +140,42 @@ def test_without_a_start_the_newest_run_is_meant() -> None:
     (job,) = tell([told(state="cancelled")], END)
 
     assert (job.started_at, job.state, job.ended_at) == (LATER, "cancelled", END)
-    assert Job.objects.get(started_at=START).ended_at is None
+    earlier = Job.objects.get(started_at=START)
+    assert (earlier.state, earlier.ended_at) == ("lost", LATER)
+    assert held(earlier) == [("n1", "0", START, LATER)]
+
+
+def test_a_run_that_nobody_ended_is_over_where_the_next_one_begins_whichever_is_told_first() -> None:
+    """On other devices too: a requeued job seldom gets the same."""
+    tell([told(started_at=LATER, restarts=1), start("0") | {"restarts": 0}], LATER)
+
+    earlier, later = Job.objects.order_by("started_at")
+    assert (earlier.state, earlier.ended_at, later.state) == ("lost", LATER, "running")
+    assert held(earlier) == [("n1", "0", START, LATER)]
+
+
+def test_a_guess_that_a_run_is_lost_never_beats_a_told_end_and_one_that_goes_on_has_no_exit_code() -> None:
+    """`lost` is of those that nobody saw end."""
+    tell([start("0"), told(started_at=START, ended_at=END, exit_code=0)], END)
+    (job,) = tell([told(started_at=START, state="lost")], END)
+    assert (job.state, job.exit_code, job.ended_at) == ("completed", 0, END)
+
+    Job.objects.update(state="lost")
+    (job,) = tell([told(started_at=START, state="running")], END)
+    assert (job.state, job.exit_code, job.ended_at) == ("running", None, None)
+
+
+def test_state_and_exit_code_never_contradict_each_other() -> None:
+    """Told again, the code says the state anew; of what cannot be, nothing is kept."""
+    tell([start("0"), told(started_at=START, ended_at=END, exit_code=1)], END)
+    (job,) = tell([told(started_at=START, exit_code=0)], END)
+    assert (job.state, job.exit_code) == ("completed", 0)
+    (job,) = tell([told(started_at=START, ended_at=END, exit_code=2)], END)
+    assert (job.state, job.exit_code) == ("failed", 2)
+    (job,) = tell([told(started_at=START, state="completed")], END)
+    assert (job.state, job.exit_code) == ("completed", None)
+    with pytest.raises(TellJobError, match="A completed job has the exit code 0"):
+        tell([told(started_at=START, state="completed", exit_code=3)], END)
 
 
 def about(after_s: float, restarts: int = 0, **more: Any) -> Told:
@@ -190,14 +225,14 @@ def test_an_end_without_a_start_is_of_the_run_that_is_open() -> None:
     assert Job.objects.filter(started_at=START).values().get() == before
 
 
-def test_an_end_without_a_start_leaves_an_ended_run_behind_an_open_one() -> None:
-    """The run that began first may be the one that goes on."""
+def test_an_end_without_a_start_changes_nothing_where_every_run_has_ended() -> None:
+    """The first was over when the second began."""
     tell([start("0"), told(started_at=LATER, ended_at=LATER + timedelta(minutes=1))], LATER)
 
     (job,) = tell([told(ended_at=END)], END)
 
-    assert (job.started_at, job.ended_at) == (START, END)
-    assert Job.objects.get(started_at=LATER).ended_at == LATER + timedelta(minutes=1)
+    assert (job.started_at, job.ended_at) == (LATER, LATER + timedelta(minutes=1))
+    assert Job.objects.get(started_at=START).ended_at == LATER
 
 
 def test_the_first_end_stands_where_no_run_is_open() -> None:
