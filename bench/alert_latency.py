@@ -2,8 +2,9 @@
 
     python bench/alert_latency.py
 
-`manage.py up` runs whole in a folder of its own; an agent reads a fake driver (its two GPUs are recorded H200s) and a kernel log; a receiver on
-loopback stands for the chat. First XIDs: each is a line written to the kernel log, and the time until the receiver has the alert of that GPU.
+`manage.py up` runs whole in a folder of its own; agents of six nodes read a fake driver (its two GPUs are recorded H200s) and a kernel log; a receiver
+on loopback stands for the chat. First XIDs: a line that a GPU has fallen off the bus is written to one node's kernel log after the other, and the time counts until the
+receiver has the alert of that GPU.
 Then a threshold: the memory of a GPU grows too hot, which must last 30 s; the time counts from the sample that completes them, by the agent's own
 clock. Prometheus scrapes the same agent and judges the same condition (`for: 30s`), Alertmanager tells the same receiver: once as Debian
 installs them (scrapes and judges every 15 s, waits 30 s for a group), once tuned (1 s, no wait). The last line is JSON: xid_s, xid_worst_s, threshold_s, peer_threshold_s,
@@ -36,8 +37,11 @@ PERSISTS_S: Final = 30
 HOT_C: Final = 96
 LIMIT_C: Final = 95
 PATIENCE_S: Final = 120.0
-XIDS: Final = (48, 63, 64, 74, 79, 92, 94, 95, 119, 140)
-"""Codes of hardware that are told by themselves; each on one of the two GPUs."""
+NODES: Final = 6
+"""The last one's memory grows hot; the others have an XID each."""
+XID: Final = 79
+TEMPERATURE: Final = "DCGM_FI_DEV_MEMORY_TEMP"
+"""As the agent's own page calls it."""
 MEMORY_TEMPERATURE: Final = "82"
 """NVML's field of the memory's temperature, as the fake driver's answers name it."""
 
@@ -80,9 +84,8 @@ class Bench:
         self.folder, self.stack = folder, stack
         self.chat = Chat()
         self.port, self.listen = free_port(), free_port()
-        self.kernel_log = folder / "kmsg"
-        self.answers: dict[str, Any] = json.loads(ANSWERS.read_text())
-        self._file = folder / "answers.json"
+        text = ANSWERS.read_text()
+        self.answers: list[dict[str, Any]] = [json.loads(text.replace("GPU-0000", f"GPU-000{node}")) for node in range(NODES)]
         self._seq = 0
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("FETTLE_", "REDIS_URL", "DATABASE_URL"))
@@ -114,45 +117,58 @@ class Bench:
         """The server's own, which `up` wrote."""
         return {"FETTLE_SECRET_KEY_FILE": str(self.folder / "data" / "secret-key")}
 
-    def heat(self, degrees: int) -> None:
-        """The memory of GPU 0 has this temperature from now on."""
-        self.answers["gpus"][0]["fields"][MEMORY_TEMPERATURE]["value"] = degrees
-        part = self._file.with_suffix(".part")
-        part.write_text(json.dumps(self.answers))
-        part.replace(self._file)
+    def heat(self, node: int, degrees: int) -> None:
+        """The memory of the node's GPU 0 has this temperature from now on."""
+        self.answers[node]["gpus"][0]["fields"][MEMORY_TEMPERATURE]["value"] = degrees
+        part = self._of(node, "part")
+        part.write_text(json.dumps(self.answers[node]))
+        part.replace(self._of(node, "answers.json"))
 
-    def xid(self, code: int, gpu: int) -> float:
-        """Write the kernel's line of an XID; when that was."""
-        calls = self.answers["gpus"][gpu]["calls"]
+    def _of(self, node: int, name: str) -> Path:
+        """A file of the node."""
+        folder = self.folder / f"node-{node}"
+        folder.mkdir(exist_ok=True)
+        return folder / name
+
+    def xid(self, node: int) -> float:
+        """Write the kernel's line of an XID of the node's GPU 0; when that was."""
+        calls = self.answers[node]["gpus"][0]["calls"]
         address = calls["nvmlDeviceGetPciInfo()"]["busId"].removeprefix("0000").lower()
         self._seq += 1
-        line = f"4,{self._seq},{time.monotonic_ns() // 1000},-;NVRM: Xid (PCI:{address}): {code}, pid=0, name=bench, a fault\n"
-        with self.kernel_log.open("a") as log:
+        says = f"NVRM: Xid (PCI:{address}): {XID}, pid=0, name=bench, GPU has fallen off the bus."
+        line = f"4,{self._seq},{time.monotonic_ns() // 1000},-;{says}\n"
+        with self._of(node, "kmsg").open("a") as log:
             began = time.time()
             log.write(line)
         return began
 
     def serve(self) -> None:
         """Start the server and the agent, and wait for the agent's first readings."""
-        self.heat(60)
-        self.kernel_log.touch()
         self.start(
             "up", [sys.executable, "manage.py", "up", "--demo", "no", "--data", self.env["FETTLE_DATA"], "--port", str(self.port)]
         )
         until(lambda: answers(f"http://127.0.0.1:{self.port}/healthz"), 90, "the server does not answer")
-        token = self.folder / "token"
-        token.write_text(self.manage("agent_token", "bench").split()[-1] + "\n")
-        paths = os.pathsep.join((str(FAKE_DRIVER), str(ROOT)))
-        self.start(
-            "agent",
-            [sys.executable, "-m", "cli", "agent", "--server", f"ws://127.0.0.1:{self.port}/ws/agent/", "--token-file", str(token), "--node", "bench",
-             "--spool", str(self.folder / "spool"), "--run-dir", str(self.folder / "run"), "--report-socket", str(self.folder / "report.sock"),
-             "--kernel-log", str(self.kernel_log), "--listen", f"127.0.0.1:{self.listen}"],
-            PYTHONPATH=paths, FETTLE_FAKE_NVML=str(self._file),
-        )  # fmt: skip
+        for node in range(NODES):
+            self._agent(node)
         until(lambda: answers(f"http://127.0.0.1:{self.listen}/metrics"), 60, "the agent does not answer")
         self._token = self.manage("api_token", "admin", "bench", "--write").split()[-1]
-        until(lambda: self.api("gpus/")["count"] >= 2, 60, "the server knows no GPU")
+        until(lambda: self.api("gpus/")["count"] >= 2 * NODES, 60, "the server does not know the GPUs")
+
+    def _agent(self, node: int) -> None:
+        self.heat(node, 60)
+        self._of(node, "kmsg").touch()
+        token = self._of(node, "token")
+        token.write_text(self.manage("agent_token", f"bench-{node}").split()[-1] + "\n")
+        paths = os.pathsep.join((str(FAKE_DRIVER), str(ROOT)))
+        listen = self.listen if node == NODES - 1 else free_port()
+        self.start(
+            f"agent-{node}",
+            [sys.executable, "-m", "cli", "agent", "--server", f"ws://127.0.0.1:{self.port}/ws/agent/", "--token-file", str(token),
+             "--node", f"bench-{node}", "--spool", str(self._of(node, "spool")), "--run-dir", str(self._of(node, "run")),
+             "--report-socket", str(self._of(node, "report.sock")), "--kernel-log", str(self._of(node, "kmsg")),
+             "--listen", f"127.0.0.1:{listen}"],
+            PYTHONPATH=paths, FETTLE_FAKE_NVML=str(self._of(node, "answers.json")),
+        )  # fmt: skip
 
     def api(self, path: str, body: Any = None, method: str | None = None) -> Any:
         """An answer of the REST API."""
@@ -172,7 +188,7 @@ class Bench:
         folder = self.folder / name
         folder.mkdir()
         (folder / "rules.yml").write_text(
-            f"groups: [{{name: bench, rules: [{{alert: {name}, expr: 'fettle_memory_temperature_c >= {LIMIT_C}', for: {PERSISTS_S}s}}]}}]\n"
+            f"groups: [{{name: bench, rules: [{{alert: {name}, expr: '{TEMPERATURE} >= {LIMIT_C}', for: {PERSISTS_S}s}}]}}]\n"
         )
         (folder / "prometheus.yml").write_text(
             f"global: {{scrape_interval: {every_s}s, evaluation_interval: {every_s}s}}\n"
@@ -225,25 +241,23 @@ class Bench:
 def xids(bench: Bench) -> list[float]:
     """How long each XID took; one that never came counts as the patience."""
     took = []
-    for number, code in enumerate(XIDS):
-        uuid = bench.answers["gpus"][number % 2]["uuid"]
-        began = bench.xid(code, number % 2)
-        came = bench.chat.first(uuid, '"event": "opened"', since=began, within=15) or bench.chat.first(
-            uuid, since=began, within=1
-        )
+    for node in range(NODES - 1):
+        uuid = bench.answers[node]["gpus"][0]["uuid"]
+        began = bench.xid(node)
+        came = bench.chat.first(uuid, since=began, within=30)
         took.append(PATIENCE_S if came is None else came - began)
-        print(f"XID {code} on GPU {number % 2}: {took[-1]:.2f} s", flush=True)
+        print(f"XID {XID} on node {node}: {took[-1]:.2f} s", flush=True)
         time.sleep(1.7)  # no multiple of any period of ours
     return took
 
 
 def threshold(bench: Bench) -> dict[str, float | None]:
     """How long after the sample that completes the duration each told, in seconds."""
-    bench.heat(HOT_C)
+    bench.heat(NODES - 1, HOT_C)
     changed = time.time()
     until(
-        lambda: f"{HOT_C}" in page(f"http://127.0.0.1:{bench.listen}/metrics", "memory_temperature"),
-        10,
+        lambda: f"{HOT_C}" in page(f"http://127.0.0.1:{bench.listen}/metrics", TEMPERATURE),
+        30,
         "the agent reads no heat",
     )
     complete = time.time() + PERSISTS_S  # the sample was taken at most a second before its page showed it

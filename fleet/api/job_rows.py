@@ -49,7 +49,10 @@ class JobSerializer(serializers.ModelSerializer[Job]):
         source="extent.held_unknown_total", read_only=True, help_text="Of these devices those that no agent has told of."
     )
     allocations = AllocationSerializer(
-        source="extent.first", many=True, read_only=True, help_text=f"The first {FIRST} by node and device, ended ones too."
+        source="extent.first",
+        many=True,
+        read_only=True,
+        help_text=f"The first {FIRST} by node and device, what it holds before what it gave back.",
     )
     allocations_total = serializers.IntegerField(
         source="extent.allocations_total", read_only=True, help_text="How many there are."

@@ -4,10 +4,11 @@ from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.db.models import Count, F, Q, Window
+from django.db.models import Case, Count, F, Q, QuerySet, When, Window
 from django.db.models.functions import RowNumber
 from django.utils.translation import gettext, ngettext
 
+from fleet.jobs.devices import stands_for
 from fleet.jobs.models import Allocation, Job
 
 FIRST: Final = 16
@@ -19,7 +20,7 @@ _IN_ONE_QUERY: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What one job holds: `first` are the first of its allocations by node and device, ended ones too; the others count open ones alone,
+    """What one job holds: `first` are the first of its allocations, open ones before ended ones, by node and device; the others count open ones alone,
     but for `allocations_total` and `nodes_total`."""
 
     first: tuple[Allocation, ...] = ()
@@ -43,13 +44,25 @@ def extents(jobs: Collection[int]) -> dict[int, Extent]:
             held_nodes_total=Count("node_name", filter=held, distinct=True),
             held_unknown_total=Count("pk", filter=held & Q(gpu=None)),
         )  # fmt: skip
-        place = Window(RowNumber(), partition_by=F("job"), order_by=("node_name", "device", "from_at"))
+        more = _unnamed(rows.filter(held))
+        over = Case(When(until_at=None, then=0), default=1)  # what it holds comes first
+        place = Window(RowNumber(), partition_by=F("job"), order_by=(over, "node_name", "device", "from_at"))
         first: dict[int, list[Allocation]] = {}
         for row in rows.annotate(place=place).filter(place__lte=FIRST).select_related("gpu").order_by("job_id", "place"):
             first.setdefault(row.job_id, []).append(row)
         for total in totals:
             job = total.pop("job_id")
+            for name in ("held_total", "held_unknown_total"):
+                total[name] += more.get(job, 0)
             found[job] = Extent(tuple(first.get(job, ())), **total)
+    return found
+
+
+def _unnamed(rows: QuerySet[Allocation]) -> dict[int, int]:
+    """By job the devices that its rows stand for beyond one a row: `gpu:h100:2` is one name of two."""
+    found: dict[int, int] = {}
+    for job, device in rows.filter(device__startswith="gpu:").values_list("job_id", "device"):
+        found[job] = found.get(job, 0) + stands_for(device) - 1
     return found
 
 
@@ -62,7 +75,9 @@ def doubts(jobs: Collection[Job], nodes: Set[str]) -> dict[int, list[str]]:
     counted = {job.pk: job.gpus_total for job in jobs if job.gpus_total is not None}
     for part in _parts(counted):
         own = Allocation.objects.filter(job__in=part, until_at=None, shared=False).order_by().values("job_id")
-        for job, total in own.annotate(total=Count("pk")).values_list("job_id", "total"):
+        more = _unnamed(Allocation.objects.filter(job__in=part, until_at=None, shared=False))
+        for job, named in own.annotate(total=Count("pk")).values_list("job_id", "total"):
+            total = named + more.get(job, 0)
             if total > counted[job]:
                 says = gettext(
                     "The job holds {held} devices, and gpus_total is {told}: devices that it has no more, or another count."

@@ -79,8 +79,13 @@ def _give(
     still = {row.device: row for row in rows if row.until_at == job.ended_at}
     since = max(at, job.started_at) if rows and job.ended_at is None else job.started_at
     node = cards.node
+    told: set[int] = set()
     for device, shared in devices.items():
         gpu = cards.find(device)
+        if gpu is not None and gpu.pk in told:
+            continue  # one card under two names
+        if gpu is not None:
+            told.add(gpu.pk)
         row = still.pop(device, None) or _by_gpu(still, gpu)
         is_new = row is None
         if row is None:

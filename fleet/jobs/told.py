@@ -1,5 +1,6 @@
 """What schedulers tell of a run of a job, checked in one place, whoever tells it: the REST API, or what kubelets say."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypedDict
@@ -61,13 +62,22 @@ def wrong(one: Told, now: datetime) -> dict[str, str]:
         found["state"] = gettext("A pending job holds no devices: tell them when it starts, or send another state.")
     if one.get("state") == "completed" and one.get("exit_code"):
         found["exit_code"] = gettext("A completed job has the exit code 0: send failed, or no exit code.")
-    total = sum(stands_for(name) for devices in by_node.values() for name, shared in devices.items() if not shared)
+    total = sum(_fewest([name for name, shared in devices.items() if not shared]) for devices in by_node.values())
     if "gpus_total" in one and total > one["gpus_total"]:
         says = gettext(
             "gpus_total is {told}, and {total} devices are told: count all that the job was given, or mark as shared what others hold too."
         )
         found["gpus_total"] = says.format(told=one["gpus_total"], total=total)
     return found
+
+
+def _fewest(names: Sequence[str]) -> int:
+    """The fewest devices that the names can be: an index, a UUID and a bus id may all mean one card."""
+    counts = Counter(
+        "gpu" if name.startswith("gpu:") else "index" if name.isdigit() else "uuid" if "-" in name else "bus" for name in names
+    )
+    unnamed = sum(stands_for(name) for name in names if name.startswith("gpu:"))
+    return unnamed + max((counts[kind] for kind in ("index", "uuid", "bus")), default=0)
 
 
 def held(one: Told) -> dict[str, dict[str, bool]]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from django.conf import settings
 
 from fleet.inventory.models import Node
+from fleet.jobs.devices import stands_for
 from fleet.jobs.models import Job
 from fleet.reports import flops, happened, idling, ranks, timeline, usage
 from fleet.reports.bins import bin_s, summed
@@ -47,7 +48,7 @@ def document(job: Job, at: datetime, before: dict[str, Any] | None = None) -> di
         "held": own.mark,
         **figures,
         **idle,
-        "gpus": len(own.gpus) + len(own.unknown),
+        "gpus": len(own.gpus) + sum(stands_for(device) for _node, device in own.unknown),
         "models": sorted(set(own.cards.order_by().values_list("model", flat=True))),
         "nodes": list(own.nodes[:MOST_NAMED]),
         "nodes_total": len(own.nodes),

@@ -14,6 +14,7 @@ import numpy as np
 from django.db.models import QuerySet
 
 from fleet.inventory.models import Gpu
+from fleet.jobs.devices import stands_for
 from fleet.jobs.holding import Part, parts
 from fleet.jobs.models import Allocation, Job
 
@@ -95,7 +96,7 @@ def held(job: Job, at: datetime) -> Held:
         first, last = _within(row.from_at, row.until_at, start, end)
         if first < last:
             kind = "shared" if row.shared else "unknown"
-            seconds[kind] += last - first
+            seconds[kind] += (last - first) * stands_for(row.device)
             named[kind][row.node_name, row.device] = None
     known = parts(job, at) if of_gpu else {}
     own: list[Span] = []

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from fleet.jobs.extent import doubts, extents
 from fleet.jobs.holdings import Given, resolve
 from fleet.jobs.models import Allocation, Job
 from fleet.jobs.telling import TellJobError, Told, keep, tell
+from fleet.reports.document import document
 from tests.fleet.rows import gpu, node
 
 pytestmark = pytest.mark.django_db
@@ -346,3 +348,38 @@ def test_a_job_on_many_nodes_costs_no_query_for_each(django_assert_max_num_queri
     with django_assert_max_num_queries(14):
         tell([many], LATER)
     assert {row[3] for row in held(job)} == {None}
+
+
+def test_one_card_under_two_names_is_one_device() -> None:
+    """By its index and its UUID: it is held once, and an honest count is right."""
+    card = gpu(node("n1"), 0)
+    (job,) = tell([start("0", card.uuid, gpus_total=1)], START)
+
+    assert held(job) == [("n1", "0", START, None)]
+    with pytest.raises(TellJobError, match="gpus_total is 1, and 2 devices are told"):
+        tell([start("0", "1", card.uuid, gpus_total=1)], START)
+
+
+@pytest.mark.usefixtures("memory_store")
+def test_devices_that_nobody_names_count_each() -> None:
+    """Two of Slurm's on each of two nodes are four, in what is held, in doubt and in the report's hours."""
+    (job,) = tell([start("gpu:h200:2", on="x1")], START)
+    tell([told(started_at=START, allocations=[Given(node="x2", devices=("gpu:h200:2",), shared=False)])], START)
+    job.refresh_from_db()
+    extent = extents([job.pk])[job.pk]
+    made = document(job, START + timedelta(hours=1))
+
+    assert (extent.held_total, extent.held_unknown_total, extent.allocations_total) == (4, 4, 2)
+    assert (made["gpus"], made["gpu_hours"], made["unknown_gpu_hours"]) == (4, 4.0, 4.0)
+    Job.objects.update(gpus_total=3)
+    (says,) = doubts([Job.objects.get()], set())[job.pk]
+    assert says.startswith("The job holds 4 devices, and gpus_total is 3")
+
+
+def test_what_a_job_holds_is_shown_before_what_it_gave_back() -> None:
+    """However often its devices changed."""
+    for number in range(20):
+        (job,) = tell([start(f"{100 + number}")], START + timedelta(minutes=number))
+
+    first = extents([job.pk])[job.pk].first
+    assert (first[0].device, first[0].until_at) == ("119", None)
