@@ -40,6 +40,8 @@ class Json(JSONParser):
         except UnicodeDecodeError:
             raise ParseError(gettext("The body is not JSON: it is not written in UTF-8.")) from None
         except ValueError as error:
+            if not isinstance(error, json.JSONDecodeError):  # Python's limit of a number's digits, in words about its own insides
+                raise ParseError(gettext("A number of the body has too many digits.")) from None
             raise ParseError(gettext("The body is not JSON: {why}.").format(why=error)) from None
 
     def _constant(self, name: str) -> float:

@@ -234,3 +234,11 @@ def test_what_fails_within_is_a_problem_too(root: APIClient, monkeypatch: pytest
 def test_a_host_that_is_not_ours_is_a_problem() -> None:
     """Django refuses it before any view."""
     problem(Client(headers={"host": "evil example"}).get("/api/v1/nodes/"), 400)
+
+
+def test_a_number_of_very_many_digits_is_refused_in_our_own_words(root: APIClient) -> None:
+    """Python's limit is its own affair."""
+    body = '{"cluster": "west", "job_id": "1", "gpus_total": ' + "9" * 5000 + "}"
+    said = problem(root.generic("POST", "/api/v1/jobs/", body, content_type="application/json"), 400)
+
+    assert said["detail"] == "A number of the body has too many digits."
