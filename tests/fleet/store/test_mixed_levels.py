@@ -57,7 +57,7 @@ class Site:
         assert told.schema == truth.schema
         assert told["ts"].to_list() == truth["ts"].to_list()
         for name in truth.columns:
-            step = 1.0 if name.startswith("mem_used_bytes") else 1e-2 if name == "cpu_pct" else 2e-3
+            step = 1.0 if name.startswith("mem_used_bytes") else 1e-2 if name.startswith("cpu_pct") else 2e-3
             for ts, value, known in zip(truth["ts"], told[name].to_list(), truth[name].to_list(), strict=True):
                 lacks = name.endswith("_p95") and value is None
                 assert lacks or same(value, known, step), (name, ts - NOON, value, known)
