@@ -342,10 +342,10 @@ def test_a_job_on_many_nodes_costs_no_query_for_each(django_assert_max_num_queri
     for number in range(30):
         gpu(node(f"n{number}"), 0)
     many = told(started_at=START, allocations=[Given(node=f"n{number}", devices=["0"], shared=False) for number in range(30)])
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(18):
         (job,) = tell([many], START)
     assert job.allocations.exclude(gpu=None).count() == 30
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(18):
         tell([many], LATER)
     assert {row[3] for row in held(job)} == {None}
 
