@@ -41,4 +41,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _shared(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The run's own folder: that of the workers, or that above each worker's."""
     folder = tmp_path_factory.getbasetemp()
-    share(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder)
+    # By the folder's name: a run within a test inherits its worker's environment, and would share a folder that outlives all runs.
+    share(folder.parent if folder.name.startswith("popen-") else folder)
